@@ -1,0 +1,18 @@
+"""Holdfast keeps large PyTorch training runs fast and alive."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "watch"]
+
+if TYPE_CHECKING:
+    from holdfast.job.attach import watch
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that `import holdfast` costs nothing and needs no torch.
+    if name == "watch":
+        from holdfast.job.attach import watch
+
+        return watch
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -1,0 +1,109 @@
+"""Attach Holdfast to the process it is called in: a ring, the hooks that fill it, a guard that reads it.
+
+Under ``holdfast run`` the launcher owns the guard and ``attach`` only installs the hooks. Under any other
+launcher ``watch()`` finds out who it is from the environment, and local rank 0 starts the guard.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from holdfast.job.on_import import on_import
+from holdfast.job.place import Place, find_place, rings_folder
+from holdfast.job.ring import RingWriter, ring_path
+
+RINGS_ENV = "HOLDFAST_RINGS"
+"""Folder of the node's rings; set by whoever started the guard."""
+
+_attached: StepHook | None = None
+
+
+class StepHook:
+    """Writes one ring record per optimizer update; on any error it gives up quietly and counts it."""
+
+    def __init__(self, ring: RingWriter) -> None:
+        self.steps = 0
+        self.errors = 0
+        self._ring = ring
+        self._last_ns = 0
+        self._leader: weakref.ref[Any] | None = None
+
+    def install(self) -> None:
+        """Register with torch's optimizers, which have been imported by now."""
+        try:
+            from torch.optim.optimizer import register_optimizer_step_post_hook
+
+            register_optimizer_step_post_hook(self)
+        except Exception:
+            self.errors += 1
+
+    def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        try:
+            self._record(optimizer)
+        except Exception:
+            self.errors += 1
+
+    def _record(self, optimizer: Any) -> None:
+        # With several optimizers the first one to step sets the beat, until it is gone.
+        leader = self._leader() if self._leader is not None else None
+        if leader is None:
+            self._leader = weakref.ref(optimizer)
+        elif leader is not optimizer:
+            return
+        now_ns = time.monotonic_ns()
+        self._ring.append(self.steps, now_ns, now_ns - self._last_ns if self._last_ns else 0)
+        self._last_ns = now_ns
+        self.steps += 1
+
+
+def attach(rings: Path, *, rank: int) -> StepHook | None:
+    """Install the hooks of this process once; return None when that is not possible."""
+    global _attached  # noqa: PLW0603 - hooks are per process, and so is this.
+    if _attached is None:
+        try:
+            hook = StepHook(RingWriter(ring_path(rings, rank), rank=rank))
+        except OSError:
+            return None
+        on_import("torch.optim.optimizer", hook.install)
+        _attached = hook
+    return _attached
+
+
+def watch(run_dir: str | Path | None = None) -> None:
+    """Watch the process it is called in, under any launcher or none; a second call does nothing."""
+    try:
+        place = find_place(os.environ)
+        rings = os.environ.get(RINGS_ENV)
+        if rings is not None:
+            attach(Path(rings), rank=place.rank)
+        elif _attached is None:
+            _watch_alone(place, run_dir)
+    except Exception:  # A guard that cannot start must not stop the training.
+        return
+
+
+def _watch_alone(place: Place, run_dir: str | Path | None) -> None:
+    folder = rings_folder(place.key)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.environ[RINGS_ENV] = str(folder)  # Children, and a second call, find it.
+    attach(folder, rank=place.rank)
+    if place.local_rank == 0:
+        _start_guard(place, folder, Path(run_dir or os.environ.get("HOLDFAST_RUN_DIR") or _default(place)))
+
+
+def _default(place: Place) -> Path:
+    return Path("holdfast_runs") / place.key
+
+
+def _start_guard(place: Place, rings: Path, run_dir: Path) -> None:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-P", "-m", "holdfast.guard.watcher", "--attached"]
+    command += ["--run-dir", str(run_dir), "--rings", str(rings), "--node", str(place.node)]
+    command += ["--parent", str(os.getpid())]
+    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)

@@ -1,0 +1,54 @@
+"""Where this process stands in its job: rank, node, and a key that all its local peers agree on.
+
+A pure reading of the environment that torchrun, Slurm or mpirun set; unknown launchers give rank 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_LOCAL_RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+_NODE = ("GROUP_RANK", "SLURM_NODEID", "OMPI_COMM_WORLD_NODE_RANK")
+_JOB = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE", "MASTER_PORT")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A position in a job."""
+
+    rank: int
+    local_rank: int
+    node: int
+    key: str
+    """The same for all ranks of a job on a node, different between jobs."""
+
+
+def find_place(env: Mapping[str, str]) -> Place:
+    """Return the position that the environment describes, rank 0 of a job of one where it is silent."""
+    parts = [env[name] for name in _JOB if env.get(name)] or [f"pid{os.getpid()}"]
+    return Place(
+        rank=_first_number(env, _RANK),
+        local_rank=_first_number(env, _LOCAL_RANK),
+        node=_first_number(env, _NODE),
+        key=re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(parts))[:80],
+    )
+
+
+def rings_folder(key: str) -> Path:
+    """Return the folder for a job's rings: memory, not disk, and private to the user."""
+    shared_memory = Path("/dev/shm")
+    root = shared_memory if os.access(shared_memory, os.W_OK) else Path(tempfile.gettempdir())
+    return root / f"holdfast-{os.getuid()}" / key
+
+
+def _first_number(env: Mapping[str, str], names: tuple[str, ...]) -> int:
+    for name in names:
+        if env.get(name, "").isdigit():
+            return int(env[name])
+    return 0

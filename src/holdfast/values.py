@@ -1,0 +1,258 @@
+"""The vocabulary: frozen values that cross rooms, one definition for memory, log, wire and ``--json``.
+
+*Rank* is a position, *node* is a machine, *step* is one optimizer update, *attempt* counts the
+restarts of all workers from 0. Durations are seconds on a local monotonic clock; times are UTC.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, get_args
+
+import msgspec
+
+SCHEMA_VERSION = 1
+"""Version of every file in a run directory; raised when a reader of the old one would misread."""
+
+# --- faults -----------------------------------------------------------------------------------
+
+FaultKind = Literal[
+    "slow_device",
+    "cpu_quota",
+    "busy_neighbour",
+    "slow_nic",
+    "slow_link",
+    "kill",
+    "hang",
+    "data_stall",
+    "gc_storm",
+    "copy_storm",
+    "slow_storage",
+]
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+
+FACTOR_KINDS: frozenset[FaultKind] = frozenset(
+    {"slow_device", "cpu_quota", "busy_neighbour", "slow_nic", "slow_link", "slow_storage"}
+)
+"""Kinds whose severity is a factor (2.0 = twice as slow)."""
+
+SECONDS_KINDS: frozenset[FaultKind] = frozenset({"data_stall", "gc_storm", "copy_storm"})
+"""Kinds whose severity is seconds added to each step of the target."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing broken on purpose: what, whom, from which step, for how long, how badly."""
+
+    kind: FaultKind
+    target: int | tuple[int, int]
+    """The rank to hurt; for ``slow_link`` the two ranks at its ends."""
+    at_step: int = 0
+    """First step that the target spends under the fault."""
+    for_steps: int | None = None
+    """How many steps it lasts; None means until the end of the run."""
+    severity: float = 2.0
+    """A factor or seconds per step, depending on the kind; ignored by ``kill`` and ``hang``."""
+    via: str = "auto"
+    """The mechanism, where a kind has several (``cgroup``, ``sigstop``, ``namespace``, ``pacing``)."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.target, tuple) != (self.kind == "slow_link"):
+            expected = "two ranks, such as [0, 1]" if self.kind == "slow_link" else "one rank, such as 1"
+            raise ValueError(f"target of {self.kind} is {self.target}, expected {expected}")
+        if min(self.ranks) < 0 or len(set(self.ranks)) != len(self.ranks):
+            raise ValueError(f"target is {self.target}, expected different ranks from 0 up")
+        if self.at_step < 0:
+            raise ValueError(f"at_step is {self.at_step}, expected 0 or more")
+        if self.for_steps is not None and self.for_steps < 1:
+            raise ValueError(f"for_steps is {self.for_steps}, expected 1 or more")
+        least = 1.0 if self.kind in FACTOR_KINDS else 0.0
+        if not math.isfinite(self.severity) or self.severity < least:
+            raise ValueError(f"severity of {self.kind} is {self.severity}, expected {least:g} or more")
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that the fault is aimed at."""
+        return self.target if isinstance(self.target, tuple) else (self.target,)
+
+    def is_active(self, step: int) -> bool:
+        """Say whether a worker in the given step is under the fault."""
+        return self.at_step <= step and (self.for_steps is None or step < self.at_step + self.for_steps)
+
+
+# --- deaths -----------------------------------------------------------------------------------
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that ended without success, as its launcher saw it."""
+
+    rank: int
+    local_rank: int
+    node: int
+    host: str
+    pid: int
+    exit_code: int
+    """As a shell reports it: 128 + signal number when a signal ended it."""
+    signal: str | None = None
+    """Name of the signal that ended it, such as ``SIGKILL``."""
+    error: str | None = None
+    """Last line of its traceback."""
+    traceback: str | None = None
+    seen_s: float = 0.0
+    """When, on the node's monotonic clock: at the exception, else when the launcher saw it gone."""
+
+
+# --- events -----------------------------------------------------------------------------------
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What every line of the event log carries beside its event."""
+
+    schema: int
+    event_id: str
+    at: str
+    """ISO 8601 in UTC, with offset."""
+    host: str
+    node: int
+    attempt: int
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="name"):
+    """Something that happened; ``name`` in the log says which subclass it is."""
+
+    type: ClassVar[Literal["begin", "end", "instant"]] = "instant"
+
+
+class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
+    """The launcher of a node began its work."""
+
+    type: ClassVar = "begin"
+    run_id: str
+    argv: list[str]
+    pid: int
+
+
+class AttemptStarted(Event, frozen=True, kw_only=True, tag="attempt_started"):
+    """The nodes found each other, and this node's workers were started."""
+
+    type: ClassVar = "begin"
+    world_size: int
+    nodes: int
+    ranks: list[int]
+    pids: list[int]
+    """In the order of ``ranks``."""
+
+
+class WorkerDied(Event, frozen=True, kw_only=True, tag="worker_died"):
+    """A worker ended without success."""
+
+    death: Death
+
+
+class AttemptEnded(Event, frozen=True, kw_only=True, tag="attempt_ended"):
+    """All workers of this node have ended; ``first`` is the one that died first, on any node."""
+
+    type: ClassVar = "end"
+    reason: Literal["succeeded", "failed", "signal", "membership"]
+    first: Death | None = None
+
+
+class GuardStarted(Event, frozen=True, kw_only=True, tag="guard_started"):
+    """A guard began to watch the workers of its node."""
+
+    pid: int
+
+
+class GuardDied(Event, frozen=True, kw_only=True, tag="guard_died"):
+    """The guard ended while the job was running; training goes on."""
+
+    pid: int
+    exit_code: int
+    signal: str | None = None
+
+
+class LauncherDied(Event, frozen=True, kw_only=True, tag="launcher_died"):
+    """The guard found its launcher gone; the workers of the node died with it."""
+
+    pid: int
+
+
+class StepSeen(Event, frozen=True, kw_only=True, tag="step_seen"):
+    """A rank finished its first step of an attempt: start-up is over."""
+
+    rank: int
+    step: int
+
+
+class FaultInjected(Event, frozen=True, kw_only=True, tag="fault_injected"):
+    """A fault of the lab took hold."""
+
+    type: ClassVar = "begin"
+    fault: Fault
+    step: int
+    via: str
+
+
+class FaultRelieved(Event, frozen=True, kw_only=True, tag="fault_relieved"):
+    """A fault of the lab was lifted."""
+
+    type: ClassVar = "end"
+    fault: Fault
+    step: int
+
+
+class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
+    """The launcher of a node is done."""
+
+    type: ClassVar = "end"
+    exit_code: int
+    reason: str
+
+
+AnyEvent = (
+    RunStarted
+    | AttemptStarted
+    | WorkerDied
+    | AttemptEnded
+    | GuardStarted
+    | GuardDied
+    | LauncherDied
+    | StepSeen
+    | FaultInjected
+    | FaultRelieved
+    | RunEnded
+)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the event log."""
+
+    stamp: Stamp
+    event: AnyEvent
+
+
+# --- telemetry --------------------------------------------------------------------------------
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished optimizer update of one rank."""
+
+    rank: int
+    step: int
+    ended_s: float
+    """On the node's monotonic clock."""
+    duration_s: float
+    """Since the update before; 0 for the first."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the workers of one node did in one second; the only telemetry that reaches the disk."""
+
+    at: str
+    node: int
+    attempt: int
+    steps: dict[str, int]
+    """Last step finished, per rank."""
+    duration_s: dict[str, float]
+    """Median step time within the second, per rank; ranks that finished none are absent."""
+    lost: int = 0
+    """Step records overwritten before the guard could read them."""
