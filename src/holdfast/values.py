@@ -242,6 +242,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """On the node's monotonic clock."""
     duration_s: float
     """Since the update before; 0 for the first."""
+    attempt: int = 0
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ from holdfast.job.ring import RingWriter, ring_path
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
+ATTEMPT_ENV = "HOLDFAST_ATTEMPT"
+"""Number of the attempt, where our launcher counts them."""
 
 _attached: StepHook | None = None
 
@@ -65,12 +67,17 @@ def attach(rings: Path, *, rank: int) -> StepHook | None:
     global _attached  # noqa: PLW0603 - hooks are per process, and so is this.
     if _attached is None:
         try:
-            hook = StepHook(RingWriter(ring_path(rings, rank), rank=rank))
+            hook = StepHook(RingWriter(ring_path(rings, rank), rank=rank, attempt=_attempt()))
         except OSError:
             return None
         on_import("torch.optim.optimizer", hook.install)
         _attached = hook
     return _attached
+
+
+def _attempt() -> int:
+    text = os.environ.get(ATTEMPT_ENV) or os.environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
+    return int(text) if text.isdigit() else 0
 
 
 def watch(run_dir: str | Path | None = None) -> None:

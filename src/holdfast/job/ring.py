@@ -16,7 +16,7 @@ from pathlib import Path
 from holdfast.values import Step
 
 MAGIC = b"HFRING1\0"
-HEADER = struct.Struct("<8sIIiIQ")  # magic, capacity, slot size, rank, pid, head
+HEADER = struct.Struct("<8sIIIIIIQ")  # magic, capacity, slot size, rank, pid, attempt, unused, head
 HEAD = struct.Struct("<Q")
 HEAD_OFFSET = HEADER.size - HEAD.size
 SLOT = struct.Struct("<QQQQ")  # sequence number from 1, step, end and duration in ns
@@ -33,7 +33,7 @@ def ring_path(folder: Path, rank: int) -> Path:
 class RingWriter:
     """The writing end, in the training process."""
 
-    def __init__(self, path: Path, *, rank: int, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, path: Path, *, rank: int, attempt: int = 0, capacity: int = DEFAULT_CAPACITY) -> None:
         size = SLOTS_OFFSET + capacity * SLOT.size
         # A new file replaces an older attempt's by rename: readers see the old ring or the new, never a mix.
         fresh = path.with_suffix(f".{os.getpid()}.new")
@@ -47,7 +47,7 @@ class RingWriter:
             raise
         finally:
             os.close(fd)
-        HEADER.pack_into(self._map, 0, MAGIC, capacity, SLOT.size, rank, os.getpid(), 0)
+        HEADER.pack_into(self._map, 0, MAGIC, capacity, SLOT.size, rank, os.getpid(), attempt, 0, 0)
         fresh.rename(path)
         self._capacity = capacity
         self._head = 0
@@ -74,7 +74,8 @@ class RingReader:
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self.inode = os.fstat(file.fileno()).st_ino
-        magic, self._capacity, slot_size, self.rank, self.pid, _ = HEADER.unpack_from(self._map, 0)
+        header = HEADER.unpack_from(self._map, 0)
+        magic, self._capacity, slot_size, self.rank, self.pid, self.attempt = header[:6]
         if magic != MAGIC or slot_size != SLOT.size:
             raise ValueError(f"{path} is not a ring of this version: {magic!r}, slots of {slot_size} bytes")
         self._next = 0
@@ -94,7 +95,13 @@ class RingReader:
                 self.lost += 1
                 continue
             steps.append(
-                Step(rank=self.rank, step=step, ended_s=ended_ns / 1e9, duration_s=duration_ns / 1e9)
+                Step(
+                    rank=self.rank,
+                    step=step,
+                    ended_s=ended_ns / 1e9,
+                    duration_s=duration_ns / 1e9,
+                    attempt=self.attempt,
+                )
             )
         self._next = head
         return steps

@@ -1,0 +1,198 @@
+"""Torch's elastic agent with workers of our own: its rendezvous and restart rules, our processes.
+
+What differs from torchrun: every restart gets an empty store, workers die with their launcher, and the
+first worker to die is found out across nodes.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from torch.distributed.elastic.agent.server.api import (
+    RunResult,
+    SimpleElasticAgent,
+    WorkerSpec,
+    WorkerState,
+)
+
+from holdfast.guard.deaths import cause, first_of_nodes, first_to_die, is_victim
+from holdfast.guard.home import Home
+from holdfast.guard.output import Pump
+from holdfast.guard.plans import Attempt, Recipe, make_plans
+from holdfast.guard.say import Say
+from holdfast.guard.store import exchange_deaths, open_store, share
+from holdfast.guard.workers import Workers
+from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
+
+_SETTLE_S = 1.0
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent works with."""
+
+    pump: Pump
+    say: Say
+    open_home: Callable[[int, Callable[[str], str]], Home]
+    """Called once the nodes have met, with this node's number and a way to share node 0's word."""
+
+
+class Agent(SimpleElasticAgent):
+    """Runs the workers of one node, attempt after attempt."""
+
+    def __init__(self, spec: WorkerSpec, recipe: Recipe, ports: Ports, *, grace_s: float) -> None:
+        super().__init__(spec)
+        self.first: Death | None = None
+        """Who died first in the last attempt that failed, on any node."""
+        self.victims: list[int] = []
+        """Other ranks of this node that had died by then."""
+        self.home: Home | None = None
+        self.stop_signal: signal.Signals | None = None
+        """What the launcher was stopped by, to be passed on to the workers."""
+        self._recipe = recipe
+        self._ports = ports
+        self._grace_s = grace_s
+        self._workers: Workers | None = None
+        self._store_server: Any = None
+        self._attempt = -1
+
+    def stop(self) -> None:
+        """End the workers that are left, by the signal that the launcher was stopped with."""
+        self._end_workers("signal")
+
+    def kill_workers(self) -> None:
+        """End all workers at once; called from the thread that enforces the time limit."""
+        workers = self._workers
+        for worker in workers.all if workers is not None else ():
+            if worker.exit_code is None:
+                worker.signal(signal.SIGKILL)
+
+    # --- what torch's agent calls -------------------------------------------------------------
+
+    def _rendezvous(self, worker_group: Any) -> None:
+        super()._rendezvous(worker_group)
+        self._attempt += 1
+        if self.home is None:
+            self.home = self._ports.open_home(
+                worker_group.group_rank, lambda word: self._share(worker_group, word)
+            )
+        if self._attempt > 0:
+            self._renew_store(worker_group)
+
+    def _start_workers(self, worker_group: Any) -> dict[int, Any]:
+        home = self._opened()
+        home.log.attempt = self._attempt
+        home.supervisor.look()
+        restarts = worker_group.spec.max_restarts - self._remaining_restarts
+        attempt = Attempt(number=self._attempt, restarts=restarts, group=worker_group)
+        self._workers = Workers(make_plans(self._recipe, attempt, home), self._ports.pump, self._ports.say)
+        home.log.append(
+            AttemptStarted(
+                world_size=worker_group.workers[0].world_size,
+                nodes=worker_group.group_world_size,
+                ranks=[worker.plan.rank for worker in self._workers.all],
+                pids=[worker.pid for worker in self._workers.all],
+            )
+        )
+        return {worker.plan.local_rank: worker.pid for worker in self._workers.all}
+
+    def _monitor_workers(self, worker_group: Any) -> RunResult:
+        assert self._workers is not None
+        self._opened().supervisor.look()
+        if self._workers.failed():
+            self._name_the_first(worker_group, self._workers)
+            return RunResult(state=WorkerState.FAILED)
+        if self._workers.running():
+            return RunResult(state=WorkerState.HEALTHY)
+        self._opened().log.append(AttemptEnded(reason="succeeded"))
+        return RunResult(
+            state=WorkerState.SUCCEEDED,
+            return_values={worker.global_rank: None for worker in worker_group.workers},
+        )
+
+    def _stop_workers(self, worker_group: Any) -> None:
+        is_failed = worker_group.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
+        self._end_workers("failed" if is_failed else "membership")
+        if is_failed and self._remaining_restarts < worker_group.spec.max_restarts:
+            self._say_restart(worker_group.spec.max_restarts)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        return  # The launcher calls `stop`, which knows the signal.
+
+    def _record_worker_events(self, result: RunResult) -> None:
+        return  # Ours are in the event log, and torch's would need its own process handles.
+
+    # --- workers ------------------------------------------------------------------------------
+
+    def _opened(self) -> Home:
+        assert self.home is not None  # By the first rendezvous, which precedes everything else.
+        return self.home
+
+    def _end_workers(self, reason: Literal["failed", "membership", "signal"]) -> None:
+        if self._workers is None:
+            return
+        workers, was_running = self._workers, bool(self._workers.running())
+        workers.stop(self.stop_signal or signal.SIGTERM, grace_s=self._grace_s)
+        self._workers = None
+        self._ports.pump.drain(1.0)
+        if was_running or reason == "failed":
+            first = self.first if reason == "failed" else None
+            self._opened().log.append(AttemptEnded(reason=reason, first=first))
+
+    def _name_the_first(self, group: Any, workers: Workers) -> None:
+        """Find out who died first, here or elsewhere, and keep every traceback where it belongs."""
+
+        def is_clear() -> bool:
+            # A victim can be quicker to leave than the worker that raised: give the latter a moment.
+            return not workers.running() or not all(map(is_victim, self._deaths(workers)))
+
+        workers.settle(is_clear, _SETTLE_S)
+        deaths = self._deaths(workers)
+        for death in deaths:
+            self._opened().log.append(WorkerDied(death=death))
+        workers.keep_tracebacks({death.rank: death for death in deaths})
+        mine = first_to_die(deaths)
+        assert mine is not None
+        reports = [mine]
+        if group.group_world_size > 1:
+            reports = list(exchange_deaths(group.store, mine, attempt=self._attempt))
+        self.first = first_of_nodes(reports)
+        self.victims = [death.rank for death in deaths if death != self.first]
+
+    def _deaths(self, workers: Workers) -> list[Death]:
+        node = self._opened().log.node
+        return [worker.death(node=node, host=socket.gethostname()) for worker in workers.failed()]
+
+    def _say_restart(self, max_restarts: int) -> None:
+        assert self.first is not None
+        self._ports.say.line(
+            f"rank {self.first.rank} on host {self.first.host} died first: {cause(self.first)}; "
+            f"restarting all workers ({max_restarts - self._remaining_restarts} of {max_restarts})"
+        )
+
+    # --- the store ----------------------------------------------------------------------------
+
+    def _share(self, group: Any, word: str) -> str:
+        if group.group_world_size == 1:
+            return word
+        return share(group.store, is_host=group.group_rank == 0, word=word)
+
+    def _renew_store(self, group: Any) -> None:
+        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
+        is_static = group.spec.rdzv_handler.get_backend() == "static"
+        self._store_server = None
+        self._store_server, group.master_addr, group.master_port = open_store(
+            group.store,
+            is_host=group.group_rank == 0,
+            prefix=f"holdfast/{self._attempt}" if is_static else "holdfast",
+            address=self._address(group),
+        )
+
+    def _address(self, group: Any) -> str:
+        if group.group_world_size == 1:
+            return "localhost"
+        # Under a static rendezvous the address that people gave is node 0's, and is known to work.
+        return str(group.spec.master_addr or group.spec.local_addr or socket.getfqdn())

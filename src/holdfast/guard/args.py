@@ -1,0 +1,201 @@
+"""The command line of ``holdfast run``: torchrun's own parser, checked before anything is started.
+
+Flags, ``PET_*`` variables and defaults are torch's; ours are added to the same parser. Whatever is wrong
+becomes an ``InputError`` of one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import socket
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+from torch.distributed import run as torchrun
+from torch.distributed.elastic.multiprocessing import Std
+from torch.distributed.launcher.api import LaunchConfig
+
+from holdfast.errors import InputError
+from holdfast.guard.slurm import slurm_flags
+
+_OURS = ("run_dir",)
+
+
+class RunArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked command line."""
+
+    config: LaunchConfig
+    """Torch's own description of the launch."""
+    command: list[str]
+    """What ``boot`` is to run: ``[script, …]``, ``["-m", module, …]`` or ``["--exec", program, …]``."""
+    redirects: Callable[[int], Std]
+    """Streams of a local rank that go to its file only."""
+    shown_ranks: frozenset[int] | None
+    """Local ranks whose output is shown; None means all."""
+    is_grace_given: bool
+    flags: dict[str, Any]
+    """Values of our own flags; None where not given."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return torchrun's parser with our flags added."""
+    parser: argparse.ArgumentParser = torchrun.get_args_parser()
+    parser.prog = "holdfast run"
+    parser.description = "Run a training script under Holdfast: takes every flag of torchrun."
+    parser.epilog = "example: holdfast run --standalone --nproc-per-node 2 train.py --steps 100"
+    parser.add_argument("--run-dir", "--run_dir", default=None, help="Folder for this run's files.")
+
+    def error(message: str) -> NoReturn:
+        raise InputError(f"{message} (see holdfast run --help)")
+
+    parser.error = error  # type: ignore[method-assign]
+    return parser
+
+
+def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
+    """Turn a command line into a checked launch, or raise ``InputError``."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    implied = slurm_flags(env, _given(parser, args))
+    if implied:
+        args = parser.parse_args([*implied, *argv])
+    _check_numbers(args)
+    command = _command(args)
+    _choose_rendezvous(args)
+    config = _config(args)
+    return RunArgs(
+        config=config,
+        command=command,
+        redirects=_per_rank(_std(args.redirects)),
+        shown_ranks=_shown_ranks(args.local_ranks_filter),
+        is_grace_given=args.shutdown_timeout is not None or "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" in env,
+        flags={name: getattr(args, name) for name in _OURS},
+    )
+
+
+def _given(parser: argparse.ArgumentParser, args: argparse.Namespace) -> set[str]:
+    return {name for name, value in vars(args).items() if value != parser.get_default(name)}
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    if args.nproc_per_node.lstrip("+-").isdigit() and int(args.nproc_per_node) < 1:
+        raise InputError(f"--nproc-per-node is {args.nproc_per_node}, expected at least 1")
+    try:
+        low, high = torchrun.parse_min_max_nnodes(args.nnodes)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"--nnodes is {args.nnodes!r}, expected a number or MIN:MAX") from error
+    if not 0 < low <= high:
+        raise InputError(f"--nnodes is {args.nnodes!r}, expected at least 1 node and MIN no more than MAX")
+    if args.max_restarts < 0:
+        raise InputError(f"--max-restarts is {args.max_restarts}, expected 0 or more")
+    if args.monitor_interval <= 0:
+        raise InputError(f"--monitor-interval is {args.monitor_interval}, expected more than 0")
+    if args.rdzv_backend == "static" and not args.standalone:
+        _check_static(args, low, high)
+    if args.logs_specs is not None:
+        raise InputError("--logs-specs is not supported: each rank's log is in the run directory")
+
+
+def _check_static(args: argparse.Namespace, low: int, high: int) -> None:
+    if low != high:
+        raise InputError(
+            f"--nnodes is {args.nnodes!r}: a range needs --rdzv-backend=c10d and --rdzv-endpoint=HOST:PORT"
+        )
+    if not 0 <= args.node_rank < high:
+        raise InputError(f"--node-rank is {args.node_rank}, expected 0 to {high - 1}")
+
+
+def _command(args: argparse.Namespace) -> list[str]:
+    name, rest = args.training_script, args.training_script_args
+    if args.no_python:
+        if args.module:
+            raise InputError("--no-python and --module exclude each other")
+        return ["--exec", name, *rest]
+    if args.module:
+        _check_module(name)
+        return ["-m", name, *rest]
+    if not Path(name).exists():
+        raise InputError(f"script {name} does not exist")
+    if not os.access(name, os.R_OK):
+        raise InputError(f"script {name} cannot be read")
+    return [name, *rest]
+
+
+def _check_module(name: str) -> None:
+    # Only the first part: looking for the rest would import the user's packages into the launcher.
+    first = name.partition(".")[0]
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        found = importlib.util.find_spec(first) if first else None
+    except (ImportError, ValueError):
+        found = None
+    finally:
+        sys.path.remove(folder)
+    if found is None:
+        raise InputError(f"module {name} does not exist: no {first!r} here or in the environment")
+
+
+def _choose_rendezvous(args: argparse.Namespace) -> None:
+    """Do as torchrun does: one node and no address means a free port on this machine."""
+    _, high = torchrun.parse_min_max_nnodes(args.nnodes)
+    is_bare = args.rdzv_backend == "static" and not args.rdzv_endpoint and args.master_port is None
+    if args.standalone or (is_bare and high == 1):
+        args.rdzv_backend, args.rdzv_endpoint = "c10d", "localhost:0"
+        args.rdzv_id = str(uuid.uuid4())
+    args.master_port = args.master_port or 29500
+    if args.rdzv_backend == "static" and args.node_rank == 0:
+        _check_port_is_free(args.rdzv_endpoint or f"{args.master_addr}:{args.master_port}")
+
+
+def _check_port_is_free(endpoint: str) -> None:
+    """Raise when this node is to host the store and somebody listens there already."""
+    _, _, port = endpoint.rpartition(":")
+    if not port.isdigit():
+        return
+    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
+        with contextlib.suppress(OSError), socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, int(port)))
+            except OSError as error:
+                if error.errno in (13, 98):  # EACCES, EADDRINUSE
+                    raise InputError(
+                        f"port {port} is taken on this machine ({error.strerror}): "
+                        "give another --master-port, or none for a free one"
+                    ) from error
+
+
+def _config(args: argparse.Namespace) -> LaunchConfig:
+    try:
+        # Torch does the same below, with a banner of five lines.
+        if torchrun.determine_local_world_size(args.nproc_per_node) > 1:
+            os.environ.setdefault("OMP_NUM_THREADS", "1")
+        config, _, _ = torchrun.config_from_args(args)
+    except (ValueError, AssertionError, RuntimeError, KeyError) as error:
+        raise InputError(str(error).strip() or repr(error)) from error
+    return config
+
+
+def _std(text: str) -> Std | dict[int, Std]:
+    try:
+        return Std.from_str(text)
+    except ValueError as error:
+        raise InputError(f"--redirects is {text!r}, expected such as 3 or 0:1,1:2") from error
+
+
+def _per_rank(chosen: Std | dict[int, Std]) -> Callable[[int], Std]:
+    if isinstance(chosen, dict):
+        return lambda local_rank: chosen.get(local_rank, Std.NONE)
+    return lambda local_rank: chosen
+
+
+def _shown_ranks(text: str) -> frozenset[int] | None:
+    return frozenset(int(part) for part in text.split(",")) if text else None

@@ -1,0 +1,92 @@
+"""What a node keeps for its run: the run directory, the event log, the rings, the guard.
+
+Opened after the nodes have found each other, because only then it is known which node this is and, where
+nobody named one, which run directory node 0 has chosen for all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.guard.eventlog import EventLog
+from holdfast.guard.rings import make_rings
+from holdfast.guard.rundir import RunDir, default_path, make_info
+from holdfast.guard.say import Say
+from holdfast.guard.supervisor import Supervisor
+from holdfast.settings import Effective
+from holdfast.values import RunEnded, RunStarted
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of ``holdfast run``, table ``[run]``."""
+
+    run_dir: str | None = None
+    """Folder for this run's files; a new one below ``runs`` when not given."""
+    runs: str = "holdfast_runs"
+    """Folder in which run directories are made."""
+    stop_grace_s: float = 5.0
+    """Seconds between asking a worker to stop and killing it."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stop_grace_s <= 3600:
+            raise ValueError(f"stop_grace_s is {self.stop_grace_s}, expected 0 to 3600")
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run before its nodes have met."""
+
+    run_id: str
+    argv: list[str]
+    settings: RunSettings
+    effective: dict[str, Effective]
+    launch: dict[str, Any]
+    on_start: Callable[[Home], Callable[[], None]] | None = None
+    """Called when the home is open, before the workers start; what it returns is called at the end."""
+
+
+class Home:
+    """One node's keeping of one run."""
+
+    def __init__(self, plan: RunPlan, say: Say, *, node: int, share: Callable[[str], str]) -> None:
+        chosen = plan.settings.run_dir
+        if chosen is None:
+            chosen = share(str(default_path(Path(plan.settings.runs), plan.run_id, datetime.now(UTC))))
+        self.run_dir = RunDir(Path(chosen).absolute(), say)
+        self.rings = make_rings()
+        self.log = EventLog(self.run_dir.path, node=node, host=socket.gethostname(), say=say)
+        self.supervisor = Supervisor(
+            run_dir=self.run_dir.path, rings=self.rings, node=node, log=self.log, say=say
+        )
+        if node == 0:
+            info = make_info(
+                run_id=plan.run_id,
+                argv=plan.argv,
+                rings=self.rings,
+                settings=plan.effective,
+                launch=plan.launch,
+            )
+            self.run_dir.write_info(info)
+        say.line(f"run directory {self.run_dir.path}")
+        self.log.append(RunStarted(run_id=plan.run_id, argv=plan.argv, pid=os.getpid()))
+        self._finish = plan.on_start(self) if plan.on_start is not None else None
+
+    def close(self, *, exit_code: int, reason: str) -> None:
+        """Write the last event and leave nothing running."""
+        if self._finish is not None:
+            self._finish()
+        self.supervisor.stop()
+        self.log.append(RunEnded(exit_code=exit_code, reason=reason))
+        shutil.rmtree(self.rings, ignore_errors=True)
+
+    def drop(self) -> None:
+        """Leave nothing running, at once and without a word."""
+        self.supervisor.kill()
+        shutil.rmtree(self.rings, ignore_errors=True)

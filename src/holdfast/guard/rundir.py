@@ -1,0 +1,113 @@
+"""The run directory: where it lies and what is in it.
+
+::
+
+    holdfast_runs/20261115-194012-4f1c/
+      run.json                     who, what, when, versions, effective settings   (node 0)
+      events.jsonl                 the event log; events.node1.jsonl for node 1
+      summaries.jsonl              one row per second and node while steps are made
+      logs/attempt_0/rank_3.log    output and traceback of one worker
+      errors/attempt_0/rank_3.json torchelastic's error file of one worker
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast import __version__
+from holdfast.guard.say import Say
+from holdfast.settings import Effective
+from holdfast.values import SCHEMA_VERSION
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of ``run.json``: what a reader needs to know before it reads the rest."""
+
+    schema: int
+    run_id: str
+    argv: list[str]
+    started_at: str
+    host: str
+    launcher_pid: int
+    rings: str
+    settings: dict[str, Effective]
+    launch: dict[str, Any]
+    versions: dict[str, str]
+
+
+class RunDir:
+    """A run directory that may turn out not to be writable; training goes on then, and it is said once."""
+
+    def __init__(self, path: Path, say: Say) -> None:
+        self.path = path
+        self._say = say
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            say.once("run directory", f"cannot create {path}: {error.strerror}; training goes on without it")
+
+    def log(self, attempt: int, rank: int) -> Path:
+        """Return the file of a worker's output."""
+        return self.path / "logs" / f"attempt_{attempt}" / f"rank_{rank}.log"
+
+    def error(self, attempt: int, rank: int) -> Path:
+        """Return the file of a worker's error, in torchelastic's format."""
+        return self.path / "errors" / f"attempt_{attempt}" / f"rank_{rank}.json"
+
+    def write_info(self, info: RunInfo) -> None:
+        """Write ``run.json``, all of it or nothing."""
+        file = self.path / "run.json"
+        fresh = file.with_suffix(f".{os.getpid()}.new")
+        try:
+            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+            fresh.rename(file)
+        except OSError as error:
+            self._say.once("run directory", f"cannot write {file}: {error.strerror}; training goes on")
+
+
+def default_path(runs: Path, run_id: str, now: datetime) -> Path:
+    """Return a new folder's name: sorted by time, and the same on all nodes only if they are told so."""
+    return runs / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{run_id[:8]}"
+
+
+def make_info(
+    *,
+    run_id: str,
+    argv: list[str],
+    rings: Path,
+    settings: Mapping[str, Effective],
+    launch: Mapping[str, Any],
+) -> RunInfo:
+    """Describe this run and this machine."""
+    return RunInfo(
+        schema=SCHEMA_VERSION,
+        run_id=run_id,
+        argv=argv,
+        started_at=datetime.now(UTC).isoformat(),
+        host=platform.node(),
+        launcher_pid=os.getpid(),
+        rings=str(rings),
+        settings=dict(settings),
+        launch=dict(launch),
+        versions={
+            "holdfast": __version__,
+            "python": platform.python_version(),
+            "torch": _version("torch"),
+            "kernel": platform.release(),
+        },
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

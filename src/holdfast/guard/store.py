@@ -1,0 +1,60 @@
+"""What launchers tell each other through torch's key-value store, and the store of each attempt."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
+
+from holdfast.guard.deaths import is_victim
+from holdfast.values import Death
+
+_OTHER_NODES_S = 2.0
+
+
+def share(store: Store, *, is_host: bool, word: str) -> str:
+    """Return node 0's word on every node."""
+    shared = PrefixStore("holdfast/share", store)
+    if is_host:
+        shared.set("word", word)
+    return str(shared.get("word").decode())
+
+
+def open_store(store: Store, *, is_host: bool, prefix: str, address: str) -> tuple[TCPStore | None, str, int]:
+    """Open an empty store on node 0 for one attempt; return its server, where it runs here, and its address.
+
+    Torch keeps one store for all attempts, where a restarted worker can read the address that a dead one
+    left behind; with a new store per attempt there is nothing old to read.
+    """
+    server = TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if is_host else None
+    info = RendezvousStoreInfo.build(
+        0 if is_host else 1,
+        PrefixStore(prefix, store),
+        local_addr=address,
+        server_port=server.port if server is not None else None,
+    )
+    return server, info.master_addr, info.master_port
+
+
+def exchange_deaths(store: Store, mine: Death, *, attempt: int) -> Sequence[Death]:
+    """Return all nodes' first deaths in the order of their reports; only ours if the store is gone.
+
+    A node that has only a victim to show waits a moment for the others, so that it can name the guilty.
+    """
+    deaths = [mine]
+    with contextlib.suppress(Exception):  # The store's host may be the very node that died.
+        board = PrefixStore(f"holdfast/deaths/{attempt}", store)
+        limit = timedelta(seconds=_OTHER_NODES_S)
+        place = board.add("count", 1)
+        board.set(f"{place}", msgspec.json.encode(mine).decode())
+        if is_victim(mine) and place == 1:
+            with contextlib.suppress(Exception):
+                board.wait(["2"], limit)
+        keys = [f"{number}" for number in range(1, board.add("count", 0) + 1)]
+        board.wait(keys, limit)
+        deaths = [msgspec.json.decode(board.get(key), type=Death) for key in keys]
+    return deaths

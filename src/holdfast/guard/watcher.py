@@ -1,0 +1,160 @@
+"""The guard: a process of its own beside the workers of a node, which only watches.
+
+It reads the rings, writes one summary row a second while steps are made, and notes what happened in the
+event log. It may be killed at any moment. When its launcher dies it notes that, ends what the workers left
+running, and goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from holdfast.guard.eventlog import EventLog, append_line
+from holdfast.guard.rings import Rings
+from holdfast.guard.say import Say
+from holdfast.job.deathsig import die_with_parent
+from holdfast.observe.eventlog import read_events
+from holdfast.values import AttemptStarted, GuardStarted, LauncherDied, RunEnded, Step, StepSeen, Summary
+
+_EVERY_S = 1.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Watch until told to stop or until the parent is gone."""
+    parser = argparse.ArgumentParser(prog="holdfast.guard.watcher", description=__doc__)
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--rings", type=Path, required=True)
+    parser.add_argument("--node", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
+    args = parser.parse_args(argv)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(args.parent, signal.SIGTERM)
+    _Guard(args).watch(stop)
+    return 0
+
+
+class _Guard:
+    """One guard's life."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._parent: int = args.parent
+        self._attached: bool = args.attached
+        self._run_dir: Path = args.run_dir
+        self._rings_folder: Path = args.rings
+        self._rings = Rings(args.rings)
+        self._say = Say()
+        if self._attached:
+            with contextlib.suppress(OSError):
+                self._run_dir.mkdir(parents=True, exist_ok=True)
+        self._log = EventLog(self._run_dir, node=args.node, host=socket.gethostname(), say=self._say)
+        self._seen: set[tuple[int, int]] = set()
+
+    def watch(self, stop: threading.Event) -> None:
+        """Look once a second; the last look is after the stop."""
+        self._log.append(GuardStarted(pid=os.getpid()))
+        while not stop.wait(_EVERY_S) or self._is_false_alarm(stop):
+            self._look()
+        self._look()
+        if os.getppid() != self._parent:
+            self._outlive()
+
+    def _is_false_alarm(self, stop: threading.Event) -> bool:
+        # The kernel also signals the end of the *thread* that started us, while the process lives on.
+        if self._attached and os.getppid() == self._parent:
+            stop.clear()
+            return True
+        return False
+
+    def _look(self) -> None:
+        steps = self._rings.read()
+        if not steps:
+            return
+        self._log.attempt = max(step.attempt for step in steps)
+        for step in steps:
+            if (step.attempt, step.rank) not in self._seen:
+                self._seen.add((step.attempt, step.rank))
+                self._log.append(StepSeen(rank=step.rank, step=step.step))
+        current = [step for step in steps if step.attempt == self._log.attempt]
+        summary = summarise(current, node=self._log.node, attempt=self._log.attempt, lost=self._rings.lost)
+        try:
+            append_line(self._run_dir / "summaries.jsonl", msgspec.json.encode(summary) + b"\n")
+        except OSError as error:
+            self._say.once("summaries", f"cannot write summaries.jsonl: {error.strerror}; training goes on")
+
+    def _outlive(self) -> None:
+        """Do what the dead launcher no longer can."""
+        if self._attached:
+            self._log.append(RunEnded(exit_code=0, reason="the watched process ended"))
+        else:
+            self._log.append(LauncherDied(pid=self._parent))
+            end_sessions(_last_pids(self._run_dir))
+        shutil.rmtree(self._rings_folder, ignore_errors=True)
+
+
+def summarise(steps: Sequence[Step], *, node: int, attempt: int, lost: int) -> Summary:
+    """Reduce one second's steps of a node to one row."""
+    last: dict[str, int] = {}
+    times: dict[str, list[float]] = {}
+    for step in steps:
+        last[str(step.rank)] = step.step
+        if step.duration_s > 0:
+            times.setdefault(str(step.rank), []).append(step.duration_s)
+    return Summary(
+        at=datetime.now(UTC).isoformat(),
+        node=node,
+        attempt=attempt,
+        steps=last,
+        duration_s={rank: round(statistics.median(values), 6) for rank, values in times.items()},
+        lost=lost,
+    )
+
+
+def end_sessions(leaders: Sequence[int]) -> None:
+    """Kill every process of the workers' sessions: data loaders and helpers that outlived their worker."""
+    ids = set(leaders)
+    deadline_s = time.monotonic() + 2.0
+    while time.monotonic() < deadline_s:
+        left = [process.pid for process in psutil.process_iter() if _session(process.pid) in ids]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def _last_pids(run_dir: Path) -> list[int]:
+    with contextlib.suppress(Exception):
+        for record in reversed(read_events(run_dir / "events.jsonl").records):
+            if isinstance(record.event, AttemptStarted):
+                return record.event.pids
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

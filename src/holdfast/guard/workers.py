@@ -1,0 +1,192 @@
+"""The worker processes of one node and one attempt: start, look, stop.
+
+Every worker leads a session of its own and dies with the launcher (``boot`` sees to that). When a worker
+ends, whatever it left running in its session (data-loader processes, helpers) is ended as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.guard.deaths import shell_code
+from holdfast.guard.output import LogFile, Pump, Show
+from holdfast.guard.say import Say
+from holdfast.job.boot import LAUNCHER_ENV, REPORT_ENV
+from holdfast.values import Death
+
+
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker to start."""
+
+    rank: int
+    local_rank: int
+    command: list[str]
+    env: dict[str, str]
+    log: Path
+    show: Show
+
+
+class _Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``boot`` writes when the script raised."""
+
+    error: str
+    traceback: str
+    seen_s: float
+
+
+class Worker:
+    """One running worker."""
+
+    def __init__(self, plan: WorkerPlan, pump: Pump) -> None:
+        self.plan = plan
+        self.exit_code: int | None = None
+        self._report = b""
+        self._gone_s: float | None = None
+        report_read, report_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            self.process = subprocess.Popen(
+                plan.command,
+                env=plan.env | {LAUNCHER_ENV: str(os.getpid()), REPORT_ENV: str(report_write)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[report_write],
+                start_new_session=True,
+            )
+        finally:
+            os.close(report_write)
+        self._connect(pump, report_read)
+
+    @property
+    def pid(self) -> int:
+        """Process id, also the id of its session."""
+        return self.process.pid
+
+    def poll(self) -> bool:
+        """Say whether the worker has ended; the first time, end what it left running and keep its code."""
+        if self.exit_code is not None:
+            return True
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return False
+        self._gone_s = self._gone_s or time.monotonic()
+        # Before it is reaped, so that its id cannot have passed to anybody else.
+        self.signal(signal.SIGKILL)
+        self.exit_code = self.process.wait()
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the worker and all processes of its group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def has_raised(self) -> bool:
+        """Say whether the script has raised already, even if the process is still about to end."""
+        return self._words() is not None
+
+    def death(self, *, node: int, host: str) -> Death:
+        """Describe how it ended."""
+        code, signal_name = shell_code(self.exit_code or 0)
+        words = self._words()
+        native = self._report.decode(errors="replace").strip() if words is None else ""
+        return Death(
+            rank=self.plan.rank,
+            local_rank=self.plan.local_rank,
+            node=node,
+            host=host,
+            pid=self.pid,
+            exit_code=code,
+            signal=signal_name,
+            error=words.error if words else None,
+            traceback=words.traceback if words else native or None,
+            seen_s=words.seen_s if words else self._gone_s or 0.0,
+        )
+
+    def _words(self) -> _Words | None:
+        try:
+            return msgspec.json.decode(self._report.partition(b"\n")[0], type=_Words)
+        except msgspec.DecodeError:
+            return None
+
+    def _connect(self, pump: Pump, report: int) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        # The pump owns the descriptors from here on.
+        pump.add_output(
+            stdout=os.dup(self.process.stdout.fileno()),
+            stderr=os.dup(self.process.stderr.fileno()),
+            log=self.plan.log,
+            show=self.plan.show,
+        )
+        self.process.stdout.close()
+        self.process.stderr.close()
+        pump.add_report(report, self._hear)
+        with contextlib.suppress(OSError):  # Kernels before 5.3: the moment is then that of the next look.
+            pump.add_exit(os.pidfd_open(self.pid), self._see_gone)
+
+    def _hear(self, data: bytes) -> None:
+        self._report += data[: 256 * 1024 - len(self._report)]
+
+    def _see_gone(self, now_s: float) -> None:
+        self._gone_s = self._gone_s or now_s
+
+
+class Workers:
+    """All workers of a node in one attempt."""
+
+    def __init__(self, plans: Sequence[WorkerPlan], pump: Pump, say: Say) -> None:
+        self._say = say
+        self.all: list[Worker] = []
+        try:
+            for plan in plans:
+                self.all.append(Worker(plan, pump))
+        except BaseException:
+            self.stop(signal.SIGKILL, grace_s=0.0)
+            raise
+
+    def running(self) -> list[Worker]:
+        """Return those that have not ended."""
+        return [worker for worker in self.all if not worker.poll()]
+
+    def failed(self) -> list[Worker]:
+        """Return those that ended without success."""
+        return [worker for worker in self.all if worker.poll() and worker.exit_code != 0]
+
+    def stop(self, number: signal.Signals, *, grace_s: float) -> None:
+        """Send the signal, wait for the grace period, then kill; return when all are reaped."""
+        for worker in self.running():
+            worker.signal(number)
+            worker.signal(signal.SIGCONT)  # A stopped process cannot act on a signal.
+        _wait_until(lambda: not self.running(), grace_s)
+        for worker in self.running():
+            worker.signal(signal.SIGKILL)
+        if not _wait_until(lambda: not self.running(), 5.0):
+            names = ", ".join(f"rank {w.plan.rank} (pid {w.pid})" for w in self.running())
+            self._say.line(f"{names} cannot be killed: stuck in the kernel (disk, network, driver)")
+
+    def settle(self, is_settled: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until the workers' ends tell a clear story, at most for the time-out."""
+        _wait_until(is_settled, timeout_s)
+
+    def keep_tracebacks(self, deaths: Mapping[int, Death]) -> None:
+        """Add each dead worker's traceback to its own log file."""
+        for worker in self.all:
+            death = deaths.get(worker.plan.rank)
+            if death is not None and death.traceback:
+                LogFile(worker.plan.log, self._say).write(f"{death.traceback.rstrip()}\n".encode())
+
+
+def _wait_until(is_done: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not is_done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,1 @@
+"""Files and streams that others wrote, turned into values."""
