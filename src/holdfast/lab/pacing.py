@@ -60,7 +60,9 @@ def _endpoint(address: tuple[str, int]) -> str:
 def pace(fd: int, bytes_s: float) -> None:
     """Limit what a socket sends, from its next packet on."""
     with socket.socket(fileno=os.dup(fd)) as copy:
-        copy.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=Q", min(int(bytes_s), UNLIMITED)))
+        copy.setsockopt(
+            socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=Q", min(int(bytes_s), UNLIMITED))
+        )
 
 
 class Pacing:

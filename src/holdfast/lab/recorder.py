@@ -20,7 +20,16 @@ from holdfast.job.on_import import on_import
 from holdfast.lab.beat import Beat
 from holdfast.lab.control import rows_path
 
-_PREFIXES = ("all_", "broadcast", "gather", "reduce", "scatter", "barrier", "monitored_barrier", "batch_isend")
+_PREFIXES = (
+    "all_",
+    "broadcast",
+    "gather",
+    "reduce_scatter",
+    "scatter",
+    "barrier",
+    "monitored_",
+    "batch_isend",
+)
 _PEER_ARGUMENT = {"send": "dst", "isend": "dst", "recv": "src", "irecv": "src"}
 
 
@@ -90,7 +99,7 @@ class Recorder:
         from torch.distributed import distributed_c10d
 
         for name in sorted(distributed_c10d.__all__):
-            if name.startswith(_PREFIXES) or name in _PEER_ARGUMENT:
+            if name.startswith(_PREFIXES) or name == "reduce" or name in _PEER_ARGUMENT:
                 timed = self._timed(getattr(distributed_c10d, name), name)
                 # Both, as the same object: P2POp compares functions by identity.
                 setattr(distributed_c10d, name, timed)

@@ -56,8 +56,8 @@ def link_slowdown(faults: Iterable[Fault], *, ends: tuple[int, int], step: int) 
 
 
 def concerns(fault: Fault, rank: int) -> bool:
-    """Say whether a rank has a part in acting out a fault: its targets do, and of a slow NIC the peers too."""
-    return fault.kind in IN_PROCESS_KINDS and (fault.kind == "slow_nic" or rank in fault.ranks)
+    """Say whether a rank has a part in acting out a fault: its targets do, and in the network everybody."""
+    return fault.kind in NETWORK_KINDS or (fault.kind in IN_PROCESS_KINDS and rank in fault.ranks)
 
 
 def _product(faults: list[Fault], kind: FaultKind) -> float:

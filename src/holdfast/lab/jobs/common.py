@@ -6,6 +6,7 @@ A job gives ``main`` a function that builds one training step; the rest is the s
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -65,6 +66,7 @@ def main(build: Callable[[Seat], TrainStep], *, is_data_shared: bool = False) ->
         _train(seat, build(seat), _batches(seat, is_data_shared=is_data_shared))
     finally:
         dist.destroy_process_group()
+        gc.collect()
 
 
 def parse(argv: list[str]) -> Options:

@@ -72,7 +72,9 @@ def build(seat: Seat) -> TrainStep:
         for received, output in passed:
             part.backward(received, output)
         part.finish()
-        total = sum((output.detach() for _, output in passed), torch.zeros(())) if part.after is None else None
+        total = (
+            sum((output.detach() for _, output in passed), torch.zeros(())) if part.after is None else None
+        )
         loss = torch.zeros(()) if total is None else total
         dist.broadcast(loss, seat.world_size - 1)
         optimizer.step()
