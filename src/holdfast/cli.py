@@ -66,17 +66,24 @@ def _root(
 )
 def run(context: typer.Context) -> None:
     """Run a training script; `holdfast run --help` lists torchrun's flags and ours."""
-    _need_torch("run")
+    _load_torch("run")
     from holdfast.guard.launch import launch
 
     sys.exit(launch(context.args))
 
 
-def _need_torch(verb: str) -> None:
+def _load_torch(verb: str) -> None:
+    """Import torch, or say how to get it; its native code is told to keep warnings to itself."""
     import importlib.util
+    import os
 
     if importlib.util.find_spec("torch") is None:
         raise MissingError(f"holdfast {verb} needs torch: pip install 'holdfast[torch]'")
+    is_quiet = "TORCH_CPP_LOG_LEVEL" not in os.environ
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    importlib.import_module("torch")
+    if is_quiet:  # Read once, at the import; the workers decide for themselves.
+        del os.environ["TORCH_CPP_LOG_LEVEL"]
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Agent(SimpleElasticAgent):
         super().__init__(spec)
         self.first: Death | None = None
         """Who died first in the last attempt that failed, on any node."""
-        self.victims: list[int] = []
-        """Other ranks of this node that had died by then."""
+        self.deaths: list[Death] = []
+        """All of this node that had died by then."""
         self.home: Home | None = None
         self.stop_signal: signal.Signals | None = None
         """What the launcher was stopped by, to be passed on to the workers."""
@@ -160,7 +160,7 @@ class Agent(SimpleElasticAgent):
         if group.group_world_size > 1:
             reports = list(exchange_deaths(group.store, mine, attempt=self._attempt))
         self.first = first_of_nodes(reports)
-        self.victims = [death.rank for death in deaths if death != self.first]
+        self.deaths = deaths
 
     def _deaths(self, workers: Workers) -> list[Death]:
         node = self._opened().log.node

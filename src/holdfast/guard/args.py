@@ -7,10 +7,9 @@ becomes an ``InputError`` of one line.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import os
-import socket
+import shutil
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from torch.distributed.elastic.multiprocessing import Std
 from torch.distributed.launcher.api import LaunchConfig
 
 from holdfast.errors import InputError
+from holdfast.guard.ports import check_is_store, check_port_is_free
 from holdfast.guard.slurm import slurm_flags
 
 _OURS = ("run_dir",)
@@ -117,6 +117,8 @@ def _command(args: argparse.Namespace) -> list[str]:
     if args.no_python:
         if args.module:
             raise InputError("--no-python and --module exclude each other")
+        if shutil.which(name) is None:
+            raise InputError(f"program {name} does not exist or cannot be executed")
         return ["--exec", name, *rest]
     if args.module:
         _check_module(name)
@@ -151,26 +153,12 @@ def _choose_rendezvous(args: argparse.Namespace) -> None:
         args.rdzv_backend, args.rdzv_endpoint = "c10d", "localhost:0"
         args.rdzv_id = str(uuid.uuid4())
     args.master_port = args.master_port or 29500
-    if args.rdzv_backend == "static" and args.node_rank == 0:
-        _check_port_is_free(args.rdzv_endpoint or f"{args.master_addr}:{args.master_port}")
-
-
-def _check_port_is_free(endpoint: str) -> None:
-    """Raise when this node is to host the store and somebody listens there already."""
-    _, _, port = endpoint.rpartition(":")
-    if not port.isdigit():
-        return
-    for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
-        with contextlib.suppress(OSError), socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, int(port)))
-            except OSError as error:
-                if error.errno in (13, 98):  # EACCES, EADDRINUSE
-                    raise InputError(
-                        f"port {port} is taken on this machine ({error.strerror}): "
-                        "give another --master-port, or none for a free one"
-                    ) from error
+    if args.rdzv_backend == "static":
+        endpoint = args.rdzv_endpoint or f"{args.master_addr}:{args.master_port}"
+        if args.node_rank == 0:
+            check_port_is_free(endpoint)
+    elif args.rdzv_backend == "c10d":
+        check_is_store(args.rdzv_endpoint)
 
 
 def _config(args: argparse.Namespace) -> LaunchConfig:

@@ -61,6 +61,23 @@ def describe(death: Death) -> str:
     return f"rank {death.rank} on host {death.host} died first: {cause(death)}"
 
 
+def others(first: Death, deaths: Sequence[Death]) -> list[str]:
+    """Return lines about the workers that died beside the first: of the same error, or because of it."""
+    beside = [death for death in deaths if death != first]
+    alike = [death.rank for death in beside if death.error is not None and death.error == first.error]
+    rest = [death.rank for death in beside if death.rank not in alike]
+    lines = []
+    if alike:
+        lines.append(f"{_ranks(alike)} died of the same error")
+    if rest:
+        lines.append(f"{_ranks(rest)} ended as a consequence")
+    return lines
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
 def cause(death: Death) -> str:
     """Return what ended the worker, with its exit code or signal."""
     if death.error is not None:

@@ -23,7 +23,7 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from holdfast.errors import InputError, JobError
 from holdfast.guard.agent import Agent, Ports
 from holdfast.guard.args import RunArgs, parse
-from holdfast.guard.deaths import cause, describe
+from holdfast.guard.deaths import cause, describe, others
 from holdfast.guard.home import Home, RunPlan, RunSettings
 from holdfast.guard.output import Console, Pump
 from holdfast.guard.plans import Recipe
@@ -158,16 +158,15 @@ class _Launch:
         if self._console.dropped:
             self._say.line(f"{self._console.dropped} blocks of output were not shown: the terminal was slow")
         if reason == "failed" and self._agent is not None and self._agent.first is not None:
-            self._tell_failure(self._agent.first, self._agent.victims)
+            self._tell_failure(self._agent.first, self._agent.deaths)
         elif reason.startswith("stopped"):
             self._say.line(reason)
 
-    def _tell_failure(self, first: Death, victims: list[int]) -> None:
+    def _tell_failure(self, first: Death, deaths: list[Death]) -> None:
         if first.traceback:
             self._say.raw(first.traceback.rstrip() + "\n")
-        if victims:
-            ranks = ", ".join(map(str, victims))
-            self._say.line(f"ended as a consequence: rank{'s' if len(victims) > 1 else ''} {ranks}")
+        for line in others(first, deaths):
+            self._say.line(line)
         if self._home is not None:
             self._say.line(f"logs are in {self._home.run_dir.path}")
         self._say.line(describe(first))

@@ -40,11 +40,19 @@ def main(argv: list[str]) -> int:
     if launcher is not None:
         die_with_parent(int(launcher))
     if argv[0] == "--exec":
-        os.execvp(argv[1], argv[1:])
+        return _execute(argv[1:])
     attach.watch()
     if report_fd is not None:
         faulthandler.enable(file=report_fd)
     return _run(argv, report_fd)
+
+
+def _execute(command: list[str]) -> int:
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
 
 
 def _take_descriptor() -> int | None:
@@ -124,7 +132,7 @@ def _leave_word(error: Exception, report_fd: int | None) -> None:
 def _own_frames_cut(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback from the user's first frame on."""
     ours = {__file__, runpy.__file__, "<frozen runpy>"}
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename in ours:
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
     return trace
 
