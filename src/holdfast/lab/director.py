@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from holdfast.lab import mechanisms
 from holdfast.lab.control import write_faults
 from holdfast.lab.due import Active, is_due, is_over, rebased
@@ -25,26 +27,33 @@ from holdfast.values import Fault, FaultInjected, FaultRelieved
 POLL_S = 0.003
 
 
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the faults take place."""
+
+    folder: Path
+    """The lab's folder, which the workers know as HOLDFAST_LAB."""
+    world_size: int
+    network: Network | None = None
+    """The namespaces that the workers run in, if they do."""
+
+
 class Director:
-    """Use it as a context around the job, or call ``start`` before the workers start and ``stop`` at the end."""
+    """A context around the job; or call ``start`` before the workers start and ``stop`` at the end."""
 
     def __init__(
         self,
         faults: Sequence[Fault],
         targets: Targets,
+        scene: Scene,
         *,
-        folder: Path,
-        world_size: int,
         on_event: Callable[[FaultInjected | FaultRelieved], None],
-        network: Network | None = None,
     ) -> None:
-        check_faults(faults, world_size=world_size)
-        self._vias = {fault: mechanisms.choose(fault, has_network=network is not None) for fault in faults}
+        check_faults(faults, world_size=scene.world_size)
+        has_network = scene.network is not None
+        self._vias = {fault: mechanisms.choose(fault, has_network=has_network) for fault in faults}
         self._targets = targets
-        self._folder = folder
-        self._world_size = world_size
+        self._scene = scene
         self._on_event = on_event
-        self._network = network
         self._pending: list[Fault] = list(dict.fromkeys(faults))
         self._active: dict[Fault, tuple[Active, Injector | None]] = {}
         self._stopping = threading.Event()
@@ -126,7 +135,7 @@ class Director:
         via = self._vias[fault]
         if pids[0] is None:  # It died before its time.
             return
-        injector = mechanisms.build(fault, via, pid=pids[0], network=self._network)
+        injector = mechanisms.build(fault, via, pid=pids[0], network=self._scene.network)
         if fault.kind != "kill":
             self._active[fault] = (Active(fault=fault, since_s=time.monotonic(), pids=pids), injector)
         if injector is not None:
@@ -150,8 +159,8 @@ class Director:
     def _write_controls(self, faults: Sequence[Fault]) -> None:
         # Faults that are over stay in the files: while one of the network is there, its NICs are emulated.
         acted = [fault for fault in faults if self._vias[fault] in (WORKER, "pacing")]
-        for rank in range(self._world_size):
-            write_faults(self._folder, rank, [fault for fault in acted if concerns(fault, rank)])
+        for rank in range(self._scene.world_size):
+            write_faults(self._scene.folder, rank, [fault for fault in acted if concerns(fault, rank)])
 
     def _steps(self, fault: Fault) -> dict[int, int | None]:
         return {rank: self._targets.step(rank) for rank in fault.ranks}

@@ -55,9 +55,10 @@ def check_faults(faults: Sequence[Fault], *, world_size: int) -> None:
     """Refuse the first fault that the job cannot have."""
     for number, fault in enumerate(faults, start=1):
         if max(fault.ranks) >= world_size:
-            last = f"ranks 0 to {world_size - 1}" if world_size > 1 else "rank 0 only"
+            expected = f"0 to {world_size - 1}" if world_size > 1 else "0"
             raise InputError(
-                f"fault {number} ({fault.kind}): target {max(fault.ranks)} is no rank of this job, expected {last}"
+                f"fault {number} ({fault.kind}): target is rank {max(fault.ranks)}, "
+                f"expected a rank of this job: {expected}"
             )
 
 

@@ -23,9 +23,10 @@ from holdfast.errors import HoldfastError
 from holdfast.job.attach import RINGS_ENV
 from holdfast.lab import wire
 from holdfast.lab.control import LAB_ENV
-from holdfast.lab.director import Director
+from holdfast.lab.director import Director, Scene
 from holdfast.lab.faults import check_faults
 from holdfast.lab.injectors.namespaces import NIC, Network
+from holdfast.lab.owner import PREFIX, is_leftover, owned_name
 from holdfast.lab.pacing import DEFAULT_NIC_BYTES_S, NIC_ENV
 from holdfast.lab.recorder import StepRow, read_rows
 from holdfast.lab.targets import RingTargets
@@ -95,7 +96,8 @@ class Lab:
         """
         check_faults(faults, world_size=job.ranks)
         self._ensure_server()
-        folder = Path(tempfile.mkdtemp(prefix="holdfast-lab-run-"))
+        _sweep_folders()
+        folder = Path(tempfile.mkdtemp(prefix=owned_name("run-")))
         try:
             return self._run_in(folder, job, faults, timeout_s=timeout_s, grace_s=grace_s)
         finally:
@@ -113,10 +115,8 @@ class Lab:
             director = Director(
                 faults,
                 RingTargets(folder / "rings", pids),
-                folder=folder,
-                world_size=job.ranks,
+                Scene(folder=folder, world_size=job.ranks, network=network),
                 on_event=events.append,
-                network=network,
             )
             stack.enter_context(director)
             for request in _requests(job, folder, network):
@@ -216,6 +216,12 @@ def _requests(job: Job, folder: Path, network: Network | None) -> list[wire.Star
         )
         for rank in range(job.ranks)
     ]
+
+
+def _sweep_folders() -> None:
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}-*-run-*")):
+        if is_leftover(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _log(folder: Path, rank: int) -> Path:

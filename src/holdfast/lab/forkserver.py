@@ -1,4 +1,4 @@
-"""A process that has imported torch and forks workers on request, so that a job starts in well under a second.
+"""A process that has imported torch and forks workers on request, so that a job starts within a second.
 
 It has one thread and runs no torch op, which is what makes forking it safe. Its workers die with it, and it
 ends, killing them, when the lab at the other end of its socket is gone.
@@ -59,11 +59,12 @@ class Server:
             self._kill_all()
 
     def _turn(self) -> bool:
-        readable, _, _ = select.select([self._connection, self._wake_r], [], [])
+        connection = self._connection.fileno()
+        readable, _, _ = select.select([connection, self._wake_r], [], [])
         if self._wake_r in readable:
             os.read(self._wake_r, 4096)
             self._reap()
-        if self._connection in readable:
+        if connection in readable:
             lines = self._lines.receive()
             if lines is None:
                 return False

@@ -81,7 +81,7 @@ def stage(model: nn.Sequential, index: int, count: int) -> nn.Sequential:
     first, last = (layers * position // count for position in (index, index + 1))
     start = 0 if index == 0 else first + 1
     end = len(model) if index == count - 1 else last + 1
-    return model[start:end]
+    return nn.Sequential(*list(model)[start:end])
 
 
 def loss_of(logits: Tensor, targets: Tensor) -> Tensor:

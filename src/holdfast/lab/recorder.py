@@ -151,7 +151,7 @@ class Recorder:
             finally:
                 self._data_s += time.monotonic() - started_s
 
-        _BaseDataLoaderIter.__next__ = timed_next  # type: ignore[method-assign]
+        _BaseDataLoaderIter.__next__ = timed_next  # type: ignore[assignment, method-assign]
 
 
 def _peer(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

@@ -83,7 +83,7 @@ class Saboteur:
                 time.sleep(self._strain.stall_s)
             return wrapped(iterator)
 
-        _BaseDataLoaderIter.__next__ = stalled_next  # type: ignore[method-assign]
+        _BaseDataLoaderIter.__next__ = stalled_next  # type: ignore[assignment, method-assign]
 
     def _warn_if_in_vain(self) -> None:
         if self._strain.device_slowdown > 1 and device.current().op_s == 0 and not self._has_warned:

@@ -1,4 +1,4 @@
-"""Where the targets of faults stand: their process ids and the steps they are in, read from the job's rings."""
+"""Where the targets of faults stand: their processes, and the steps they are in as the rings tell."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class NamespaceNic:
 
 
 class NamespaceLink:
-    """The path between two ranks at 1/severity of a NIC's rate, both ways; their other paths stay as they are."""
+    """The path between two ranks at 1/severity of a NIC's rate, both ways; other paths stay as they are."""
 
     via = "namespace"
 

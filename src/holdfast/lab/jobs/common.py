@@ -54,7 +54,7 @@ TrainStep = Callable[[Tensor, Tensor], float]
 
 
 def main(build: Callable[[Seat], TrainStep], *, is_data_shared: bool = False) -> None:
-    """Train for the number of steps asked on the command line; ``is_data_shared`` gives all ranks one batch."""
+    """Train as the command line says; ``is_data_shared`` gives all ranks the same batch."""
     options = parse(sys.argv[1:])
     if options.pin:
         cores = sorted(os.sched_getaffinity(0))
@@ -66,6 +66,7 @@ def main(build: Callable[[Seat], TrainStep], *, is_data_shared: bool = False) ->
         _train(seat, build(seat), _batches(seat, is_data_shared=is_data_shared))
     finally:
         dist.destroy_process_group()
+        # Until it is collected, the group keeps its threads; gloo's abort an interpreter that ends first.
         gc.collect()
 
 
@@ -104,7 +105,7 @@ def _batches(seat: Seat, *, is_data_shared: bool) -> Iterator[Tensor]:
     """Yield batches for ever, the ranks' shares being disjoint unless they share."""
     tokens = Tokens(token_file(seat.options.seed))
     replicas, rank = (1, 0) if is_data_shared else (seat.world_size, seat.rank)
-    sampler = DistributedSampler(tokens, replicas, rank, seed=seat.options.seed)
+    sampler: DistributedSampler[Tensor] = DistributedSampler(tokens, replicas, rank, seed=seat.options.seed)
     loader = DataLoader(tokens, batch_size=seat.options.batch, sampler=sampler, drop_last=True)
     while True:
         yield from loader

@@ -1,4 +1,4 @@
-"""Data parallelism with one explicit all-reduce per step, so that own time and waiting time separate exactly."""
+"""Data parallelism with one explicit all-reduce per step: own time and waiting time separate exactly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def average(gradients: list[Tensor], world_size: int) -> None:
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(flat)
     flat /= world_size
-    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, mean in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(mean.view_as(gradient))
 
 

@@ -15,7 +15,8 @@ def build(seat: Seat) -> TrainStep:
     mesh = init_device_mesh("cpu", (seat.world_size,))
     for block in blocks(seat.model):
         fully_shard(block, mesh=mesh)
-    model = fully_shard(seat.model, mesh=mesh)
+    fully_shard(seat.model, mesh=mesh)
+    model = seat.model
     optimizer = adamw(model.parameters())
 
     def train_step(inputs: Tensor, targets: Tensor) -> float:
