@@ -54,7 +54,7 @@ class EventLog:
             append_line(self._path, encode(stamp, event))
         except OSError as error:
             self.failures += 1
-            self._say.once("event log", f"cannot write {self._path}: {error.strerror}; training goes on")
+            self._say.cannot_write(self._path, error)
 
     def _next_id(self) -> str:
         self._count += 1

@@ -223,4 +223,4 @@ class LogFile:
                 self._file = self._path.open("ab", buffering=0)
             self._file.write(data)
         except OSError as error:
-            self._say.once("logs", f"cannot write {self._path}: {error.strerror}; training goes on")
+            self._say.cannot_write(self._path, error)

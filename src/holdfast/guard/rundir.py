@@ -52,7 +52,7 @@ class RunDir:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            say.once("run directory", f"cannot create {path}: {error.strerror}; training goes on without it")
+            say.cannot_write(path, error)
 
     def log(self, attempt: int, rank: int) -> Path:
         """Return the file of a worker's output."""
@@ -70,7 +70,7 @@ class RunDir:
             fresh.write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
             fresh.rename(file)
         except OSError as error:
-            self._say.once("run directory", f"cannot write {file}: {error.strerror}; training goes on")
+            self._say.cannot_write(file, error)
 
 
 def default_path(runs: Path, run_id: str, now: datetime) -> Path:

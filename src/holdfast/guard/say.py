@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from pathlib import Path
 
 
 class Say:
@@ -25,6 +26,10 @@ class Say:
                 return
             self._said.add(topic)
         self.line(text)
+
+    def cannot_write(self, path: Path, error: OSError) -> None:
+        """Say, for the first of all files that cannot be written, that training goes on without it."""
+        self.once("files", f"cannot write {path}: {error.strerror}; training goes on")
 
     def raw(self, text: str) -> None:
         """Write text that is complete in itself, in one call so that lines stay whole."""

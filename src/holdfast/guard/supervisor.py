@@ -67,7 +67,11 @@ class Supervisor:
         self._started_s = now_s
         try:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         except OSError as error:  # No memory or no process to be had; try again later.
             self._say.once("guard start", f"cannot start the guard: {error.strerror}; training goes on")

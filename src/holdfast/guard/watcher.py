@@ -15,7 +15,6 @@ import signal
 import socket
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -32,6 +31,8 @@ from holdfast.observe.eventlog import read_events
 from holdfast.values import AttemptStarted, GuardStarted, LauncherDied, RunEnded, Step, StepSeen, Summary
 
 _EVERY_S = 1.0
+_STOP = signal.SIGTERM
+_PARENT_DIED = signal.SIGHUP
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,11 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
     args = parser.parse_args(argv)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    # Blocked, and taken one by one in the loop below: no handler can cut into a line being written.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_STOP, _PARENT_DIED})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent(args.parent, signal.SIGTERM)
-    _Guard(args).watch(stop)
+    die_with_parent(args.parent, _PARENT_DIED)
+    _Guard(args).watch()
     return 0
 
 
@@ -67,21 +68,25 @@ class _Guard:
         self._log = EventLog(self._run_dir, node=args.node, host=socket.gethostname(), say=self._say)
         self._seen: set[tuple[int, int]] = set()
 
-    def watch(self, stop: threading.Event) -> None:
-        """Look once a second; the last look is after the stop."""
+    def watch(self) -> None:
+        """Look once a second until told to stop or alone; the last look is after that."""
         self._log.append(GuardStarted(pid=os.getpid()))
-        while not stop.wait(_EVERY_S) or self._is_false_alarm(stop):
+        while True:
+            heard = signal.sigtimedwait([_STOP, _PARENT_DIED], _EVERY_S)
             self._look()
-        self._look()
-        if os.getppid() != self._parent:
-            self._outlive()
+            if heard is not None and heard.si_signo == _STOP:
+                return
+            if heard is not None and self._is_parent_gone():
+                self._outlive()
+                return
 
-    def _is_false_alarm(self, stop: threading.Event) -> bool:
-        # The kernel also signals the end of the *thread* that started us, while the process lives on.
-        if self._attached and os.getppid() == self._parent:
-            stop.clear()
-            return True
-        return False
+    def _is_parent_gone(self) -> bool:
+        # The kernel speaks when the *thread* that started us ends: before the rest of a dying process, or
+        # while the process lives on.
+        deadline_s = time.monotonic() + 1.0
+        while os.getppid() == self._parent and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        return os.getppid() != self._parent
 
     def _look(self) -> None:
         steps = self._rings.read()
@@ -97,7 +102,7 @@ class _Guard:
         try:
             append_line(self._run_dir / "summaries.jsonl", msgspec.json.encode(summary) + b"\n")
         except OSError as error:
-            self._say.once("summaries", f"cannot write summaries.jsonl: {error.strerror}; training goes on")
+            self._say.cannot_write(self._run_dir / "summaries.jsonl", error)
 
     def _outlive(self) -> None:
         """Do what the dead launcher no longer can."""
