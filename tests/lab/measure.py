@@ -26,7 +26,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def phases(values: Sequence[float], fault: Fault, *, beside: int = 6) -> Phases:
-    """Return the means under a fault and in as many steps on both sides; the steps at its edges do not count."""
+    """Return the means under a fault and in the steps beside it; the steps at its edges do not count."""
     assert fault.for_steps is not None
     start, end = fault.at_step, fault.at_step + fault.for_steps
     return Phases(

@@ -63,6 +63,7 @@ def test_target_gets_less_cpu_until_relief(spinner: psutil.Process, via: str) ->
     """A factor of 4 leaves the target about a quarter of what it had; relief gives it all back, twice too."""
     if via == "cgroup":
         need("cgroup")
+    children = psutil.Process().children()
     injector = INJECTORS[via](spinner.pid, 4.0)
     before = _cpu_share(spinner)
     injector.apply()
@@ -73,7 +74,7 @@ def test_target_gets_less_cpu_until_relief(spinner: psutil.Process, via: str) ->
         injector.relieve()
     after = _cpu_share(spinner)
     assert during < 0.5 * min(before, after), (before, during, after)
-    assert not psutil.Process().children(recursive=True) or spinner in psutil.Process().children()
+    assert psutil.Process().children() == children
 
 
 @pytest.mark.root
@@ -159,20 +160,25 @@ def test_nobody_stays_stopped_when_the_helper_is_ended(spinner: psutil.Process) 
 FAULTS = {
     "cgroup": Fault(kind="cpu_quota", target=1, at_step=20, for_steps=16, severity=4.0, via="cgroup"),
     "sigstop": Fault(kind="cpu_quota", target=1, at_step=20, for_steps=16, severity=4.0, via="sigstop"),
-    "process": Fault(kind="busy_neighbour", target=1, at_step=20, for_steps=16, severity=4.0),
+    # Many rivals: whatever else runs on the machine flees from them to the peer's core.
+    "process": Fault(kind="busy_neighbour", target=1, at_step=20, for_steps=12, severity=8.0),
 }
 
 
 @pytest.mark.parametrize("via", [pytest.param("cgroup", marks=pytest.mark.root), "sigstop", "process"])
 def test_rank_on_a_starved_core_computes_longer_and_its_peer_waits(lab: Lab, via: str) -> None:
-    """Real compute, one core each: the target's own time grows, the peer's waiting does."""
+    """Real compute, one core each: the target's own time grows, the peer's waiting does.
+
+    How much is judged by own time over CPU time, which is 4 when a thread gets a quarter of its core: a
+    machine that is busy otherwise stretches the calm phases, too, but not the CPU time.
+    """
     need("cores", *(["cgroup"] if via == "cgroup" else []))
     fault = FAULTS[via]
     args = ["--steps", "60", "--width", "128", "--pin"]
     result: Result = lab.run(Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=args), [fault])
     assert result.exit_codes == [0, 0], result.logs
     target, peer = (of_rank(result, rank, lambda row: row.own_s, fault, beside=15) for rank in (1, 0))
-    calm_s = (target.before + target.after) / 2
-    assert target.growth > calm_s * (fault.severity - 1) / 2, (target, peer)
+    cpu = of_rank(result, 1, lambda row: row.cpu_s, fault, beside=15)
+    assert target.during / cpu.during > 1 + (fault.severity - 1) / 2, (target, cpu)
     assert target.growth > 2 * abs(peer.growth), (target, peer)
     assert of_rank(result, 0, lambda row: row.wait_s, fault, beside=15).growth > target.growth / 2

@@ -35,7 +35,8 @@ def test_survey_is_cheap_and_complete() -> None:
 
 def test_side_outside_the_worker_needs_no_torch() -> None:
     """Director, faults and survey can be imported where torch is not installed."""
-    code = "import sys, holdfast.lab.director, holdfast.lab.fork, holdfast.lab.worker; sys.exit('torch' in sys.modules)"
+    modules = "holdfast.lab.director, holdfast.lab.fork, holdfast.lab.worker"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -56,7 +57,9 @@ def test_namespace_fault_is_refused_without_namespaces() -> None:
 @pytest.mark.parametrize(
     ("severity", "quota_us", "period_us"), [(2.0, 5000, 10_000), (4.0, 2500, 10_000), (50.0, 1000, 50_000)]
 )
-def test_quota_never_falls_below_what_the_kernel_takes(severity: float, quota_us: int, period_us: int) -> None:
+def test_quota_never_falls_below_what_the_kernel_takes(
+    severity: float, quota_us: int, period_us: int
+) -> None:
     """A severe quota gets a longer period, not a smaller quota."""
     assert limit_for(severity) == CpuLimit(quota_us=quota_us, period_us=period_us)
 

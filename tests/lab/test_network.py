@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -12,7 +13,7 @@ from holdfast.lab.injectors.namespaces import FOLDER, Network, sweep
 from holdfast.lab.owner import PREFIX
 from holdfast.values import Fault
 
-from .measure import of_link
+from .measure import of_link, of_rank
 from .needs import need
 
 pytestmark = pytest.mark.processes
@@ -41,7 +42,7 @@ def result(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Result]:
     )
     result = lab.run(job, [LINK, NIC])
     assert result.exit_codes == [0, 0, 0], result.logs
-    assert [event.via for event in result.events if event.type == "begin"] == [request.param] * 2  # type: ignore[union-attr]
+    assert [event.via for event in result.events if event.type == "begin"] == [request.param] * 2
     yield result
     assert not list(FOLDER.glob(f"{PREFIX}-*")), "namespaces are left behind"
 
@@ -57,6 +58,16 @@ def test_transfers_on_the_slow_path_grow(result: Result, fault: Fault, hurt: lis
         assert abs(growth[pair].after - growth[pair].before) < ASKED_S / 2, growth
 
 
+def test_pacing_holds_for_messages_that_python_does_not_see(lab: Lab) -> None:
+    """DDP communicates in C++, and a slow NIC slows its steps down all the same."""
+    fault = Fault(kind="slow_nic", target=1, at_step=12, for_steps=10, severity=5.0)
+    args = ["--steps", "32", "--width", "64"]
+    result = lab.run(Job(module="holdfast.lab.jobs.ddp", ranks=2, args=args, nic_bytes_s=20e6), [fault])
+    assert result.exit_codes == [0, 0], result.logs
+    steps = of_rank(result, 0, lambda row: row.duration_s, fault)
+    assert steps.during > 2 * max(steps.before, steps.after), steps
+
+
 @pytest.mark.root
 def test_namespaces_of_a_dead_owner_are_swept() -> None:
     """A lab that was killed leaves namespaces behind, and the next one removes them."""
@@ -64,8 +75,8 @@ def test_namespaces_of_a_dead_owner_are_swept() -> None:
     network = Network(1, NIC_BYTES_S)
     with network:
         left = FOLDER / network.namespace(0)
-        orphan = FOLDER / f"{PREFIX}-4194999-1-{left.name.rpartition('-')[2]}"
-        left.rename(orphan) if False else orphan.touch()
+        orphan = FOLDER / f"{PREFIX}-4194999-1-rank0"
+        subprocess.run(["ip", "netns", "add", orphan.name], check=True)
         sweep()
         assert left.exists()
         assert not orphan.exists()

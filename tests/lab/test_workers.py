@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from holdfast.lab.fork import Job, Lab, Result
@@ -17,17 +16,16 @@ OP_S = 0.004
 OWN_S = 2 * (1 + 2) * OP_S  # Two blocks, backward twice as long as forward.
 RECORDS_S = 4 * 4096 / 2e6  # A batch of records from lab storage.
 
+SEVERITY: dict[FaultKind, float] = {
+    "slow_device": 3.0,
+    "data_stall": 0.05,
+    "gc_storm": 0.05,
+    "copy_storm": 0.05,
+    "slow_storage": 5.0,
+}
 FAULTS: dict[FaultKind, Fault] = {
     kind: Fault(kind=kind, target=TARGET, at_step=10 + 16 * number, for_steps=8, severity=severity)
-    for number, (kind, severity) in enumerate(
-        [
-            ("slow_device", 3.0),
-            ("data_stall", 0.05),
-            ("gc_storm", 0.05),
-            ("copy_storm", 0.05),
-            ("slow_storage", 5.0),
-        ]
-    )
+    for number, (kind, severity) in enumerate(SEVERITY.items())
 }
 ASKED_S = {
     "slow_device": 2 * OWN_S,
@@ -68,7 +66,9 @@ def test_target_is_hurt_and_its_peer_only_waits(result: Result, kind: FaultKind)
     assert of_rank(result, PEER, lambda row: row.wait_s, fault).growth > ASKED_S[kind] / 2
 
 
-@pytest.mark.parametrize(("kind", "is_in_loader"), [("data_stall", True), ("slow_storage", True), ("gc_storm", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_in_loader"), [("data_stall", True), ("slow_storage", True), ("gc_storm", False)]
+)
 def test_time_is_lost_where_the_fault_is(result: Result, kind: FaultKind, is_in_loader: bool) -> None:
     """Data faults are felt in the data loader, others are not."""
     in_loader = of_rank(result, TARGET, _data_s, FAULTS[kind]).growth > ASKED_S[kind] / 2
@@ -106,5 +106,3 @@ def test_recorder_splits_a_step_in_own_time_and_waiting(result: Result) -> None:
     for row in result.rows[PEER][1:]:
         assert row.own_s + row.wait_s == pytest.approx(row.duration_s, rel=0.01)
         assert row.own_s > 0.9 * OWN_S
-
-

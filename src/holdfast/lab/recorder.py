@@ -44,6 +44,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """Inside explicit collectives, sends and receives."""
     own_s: float
     """The rest: what the rank needed for itself."""
+    cpu_s: float
+    """CPU time of the training thread; ``own_s / cpu_s`` is the inverse of the share of a core it got."""
     data_s: float
     """Inside the data loader; part of ``own_s``."""
     link_s: dict[int, float]
@@ -59,6 +61,7 @@ class Recorder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(rows_path(folder, rank), flags, 0o600)
         self._last_s: float | None = None
+        self._last_cpu_s = 0.0
         self._wait_s = 0.0
         self._data_s = 0.0
         self._link_s: dict[int, float] = {}
@@ -74,7 +77,7 @@ class Recorder:
         on_import("torch.utils.data.dataloader", self._wrap_loader)
 
     def _end_step(self, step: int) -> None:
-        now_s = time.monotonic()
+        now_s, cpu_s = time.monotonic(), time.thread_time()
         duration_s = 0.0 if self._last_s is None else now_s - self._last_s
         own_s = max(0.0, duration_s - self._wait_s)
         row = StepRow(
@@ -83,13 +86,14 @@ class Recorder:
             duration_s=duration_s,
             wait_s=self._wait_s,
             own_s=own_s,
+            cpu_s=cpu_s - self._last_cpu_s,
             data_s=self._data_s,
             link_s=self._link_s,
         )
         os.write(self._fd, msgspec.json.encode(row) + b"\n")
         self._wait_s = self._data_s = 0.0
         self._link_s = {}
-        self._last_s = now_s
+        self._last_s, self._last_cpu_s = now_s, cpu_s
 
     def _wrap_distributed(self) -> None:
         import torch.distributed as dist
