@@ -24,7 +24,7 @@ from holdfast.guard.home import Home
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.say import Say
-from holdfast.guard.store import exchange_deaths, open_store, share
+from holdfast.guard.store import exchange_deaths, open_store, own_stores_only, share
 from holdfast.guard.workers import Workers
 from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
 
@@ -73,14 +73,14 @@ class Agent(SimpleElasticAgent):
     # --- what torch's agent calls -------------------------------------------------------------
 
     def _rendezvous(self, worker_group: Any) -> None:
-        super()._rendezvous(worker_group)
+        with own_stores_only():
+            super()._rendezvous(worker_group)
         self._attempt += 1
         if self.home is None:
             self.home = self._ports.open_home(
                 worker_group.group_rank, lambda word: self._share(worker_group, word)
             )
-        if self._attempt > 0:
-            self._renew_store(worker_group)
+        self._renew_store(worker_group)
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
         home = self._opened()
@@ -181,8 +181,11 @@ class Agent(SimpleElasticAgent):
         return share(group.store, is_host=group.group_rank == 0, word=word)
 
     def _renew_store(self, group: Any) -> None:
-        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
         is_static = group.spec.rdzv_handler.get_backend() == "static"
+        if is_static and self._attempt == 0:
+            return  # The port that people asked for, and nobody has written there yet.
+        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
+        # (Nodes of a flexible job count their attempts differently, but all see the same round.)
         self._store_server = None
         self._store_server, group.master_addr, group.master_port = open_store(
             group.store,

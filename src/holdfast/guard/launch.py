@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from torch.distributed import DistError
 from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.rendezvous import RendezvousParameters
 from torch.distributed.elastic.rendezvous import registry as rendezvous_registry
@@ -134,7 +135,7 @@ class _Launch:
         handler = agent.get_worker_group().spec.rdzv_handler
         try:
             result = agent.run()
-        except RendezvousError as error:
+        except (RendezvousError, DistError) as error:
             raise JobError(f"the nodes did not find each other: {_last_line(error)}", exit_code=1) from error
         finally:
             with contextlib.suppress(Exception):

@@ -94,8 +94,7 @@ def _environment(attempt: Attempt, worker: Any) -> dict[str, str]:
         "TORCHELASTIC_RESTART_COUNT": attempt.restarts,
         "TORCHELASTIC_MAX_RESTARTS": spec.max_restarts,
         "TORCHELASTIC_RUN_ID": spec.rdzv_handler.get_run_id(),
-        # The store of a later attempt is always a launcher's.
-        "TORCHELASTIC_USE_AGENT_STORE": attempt.number > 0 or spec.rdzv_handler.use_agent_store,
+        "TORCHELASTIC_USE_AGENT_STORE": True,  # It is always a launcher that hosts the store.
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
     if spec.virtual_local_rank:

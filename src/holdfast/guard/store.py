@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -14,6 +15,24 @@ from holdfast.guard.deaths import is_victim
 from holdfast.values import Death
 
 _OTHER_NODES_S = 2.0
+_NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+
+
+@contextlib.contextmanager
+def own_stores_only() -> Iterator[None]:
+    """Keep torch's rendezvous from opening a store of its own for the workers, which ours replaces anyway.
+
+    In torch 2.13 a node that joins a flexible job later waits for that store's address, which the first
+    node publishes in its first round only.
+    """
+    before = os.environ.get(_NO_SHARED_STORE)
+    os.environ[_NO_SHARED_STORE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NO_SHARED_STORE)
+        if before is not None:
+            os.environ[_NO_SHARED_STORE] = before
 
 
 def share(store: Store, *, is_host: bool, word: str) -> str:

@@ -1,0 +1,109 @@
+"""Several launchers make one job: two nodes on this machine."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from runs import TRAIN, Run, running, wait_until
+
+from holdfast.values import AttemptEnded, AttemptStarted
+
+pytestmark = pytest.mark.processes
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _node(node: int, port: str, *more: str) -> tuple[str, ...]:
+    where = ("--master-addr", "127.0.0.1", "--master-port", port)
+    return ("--nnodes", "2", "--node-rank", str(node), *where, *more, str(TRAIN))
+
+
+def _folders(tmp_path: Path) -> tuple[Path, Path]:
+    first, second = tmp_path / "node0", tmp_path / "node1"
+    first.mkdir()
+    second.mkdir()
+    return first, second
+
+
+def test_two_nodes_train_together_and_share_a_run_directory(tmp_path: Path) -> None:
+    """Each node writes its own event log into the folder that both were given."""
+    port = _free_port()
+    with running(tmp_path, *_node(0, port)) as first, running(tmp_path, *_node(1, port)) as second:
+        assert (first.finish(), second.finish()) == (0, 0)
+    assert "[rank 0] rank 0 ends" in first.stdout
+    assert "[rank 1] rank 1 ends" in second.stdout
+    assert {record.stamp.node for record in first.events().records} == {0, 1}
+    assert (first.run_dir / "events.node1.jsonl").exists()
+
+
+def test_both_nodes_name_the_worker_that_died_on_one_of_them(tmp_path: Path) -> None:
+    """Node 0 has only a victim to show, and names rank 1 of node 1 nevertheless."""
+    port = _free_port()
+    folders = _folders(tmp_path)
+    fail = {"FAIL": "1@5:raise"}
+    with (
+        running(folders[0], *_node(0, port), **fail) as first,
+        running(folders[1], *_node(1, port), **fail) as second,
+    ):
+        assert (first.finish(), second.finish()) == (1, 1)
+    for run in (first, second):
+        assert "rank 1 on host" in run.stderr.splitlines()[-1]
+        assert "ValueError: the input is broken" in run.stderr.splitlines()[-1]
+        assert run.output.count("Traceback (most recent call last)") == 1
+
+
+def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
+    """The second attempt meets in a new store, on both nodes."""
+    port = _free_port()
+    folders = _folders(tmp_path)
+    fail = {"FAIL": "1@5:kill"}
+    more = ("--max-restarts", "1")
+    with (
+        running(folders[0], *_node(0, port, *more), **fail) as first,
+        running(folders[1], *_node(1, port, *more), **fail) as second,
+    ):
+        assert (first.finish(), second.finish()) == (0, 0)
+    for run in (first, second):
+        events = [record.event for record in run.events().records]
+        assert [e.reason for e in events if isinstance(e, AttemptEnded)] == ["failed", "succeeded"]
+
+
+def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
+    """With --nnodes 1:2 the job starts on one node and restarts with two when the second comes."""
+    endpoint = f"localhost:{_free_port()}"
+    flags = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
+    flags += ("--rdzv-conf", "last_call_timeout=1", str(TRAIN))
+    folders = _folders(tmp_path)
+    with running(folders[0], *flags, STEPS="60", PAUSE_S="0.1") as first:
+        first.wait_for_steps()
+        with running(folders[1], *flags, STEPS="60", PAUSE_S="0.1") as second:
+            assert (first.finish(), second.finish()) == (0, 0)
+    sizes = [r.event.world_size for r in first.events().records if isinstance(r.event, AttemptStarted)]
+    assert sizes == [1, 2]
+    assert "restarting" not in first.stderr
+
+
+def test_a_node_that_loses_its_launcher_does_not_keep_the_other_one_waiting(tmp_path: Path) -> None:
+    """After kill -9 of one launcher the workers of the other node fail, and its launcher ends."""
+    port = _free_port()
+    folders = _folders(tmp_path)
+    env = {"STEPS": "100000"}
+    with (
+        running(folders[0], *_node(0, port), **env) as first,
+        running(folders[1], *_node(1, port), **env) as second,
+    ):
+        first.wait_for_steps()
+        second.process.kill()
+        assert first.finish(60) == 1
+        wait_until(lambda: _all_gone(first, second), 10)
+    assert "rank 0 on host" in first.stderr.splitlines()[-1]
+
+
+def _all_gone(*runs: Run) -> bool:
+    return not any(run.left_behind() for run in runs)
