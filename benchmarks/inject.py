@@ -61,10 +61,11 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int
     step_ms: float
-    cv: float
-    """Standard deviation over mean."""
-    robust_cv: float
-    """Median absolute deviation, scaled to match, over median."""
+    step_cv: float
+    """Standard deviation over mean of the whole step, messages included."""
+    own_ms: float
+    own_cv: float
+    """The same of the time between messages, which is what the device sets."""
 
 
 def _mean(values: Iterator[float]) -> float:
@@ -200,13 +201,14 @@ def measure_spread(lab: Lab, workers: int) -> Spread:
     """Return how evenly so many emulated accelerators step on this machine."""
     args = ["--device", "emulated", "--op-ms", "20", "--width", "32", "--steps", "45"]
     result = lab.run(Job(module="holdfast.lab.jobs.dataparallel", ranks=workers, args=args), timeout_s=120)
-    steps = [row.duration_s for row in _rows_of(result)[5:]]
-    middle = statistics.median(steps)
+    rows = _rows_of(result)[5:]
+    steps, own = [row.duration_s for row in rows], [row.own_s for row in rows]
     return Spread(
         workers=workers,
-        step_ms=1000 * middle,
-        cv=statistics.stdev(steps) / statistics.fmean(steps),
-        robust_cv=1.4826 * statistics.median(abs(step - middle) for step in steps) / middle,
+        step_ms=1000 * statistics.fmean(steps),
+        step_cv=statistics.stdev(steps) / statistics.fmean(steps),
+        own_ms=1000 * statistics.fmean(own),
+        own_cv=statistics.stdev(own) / statistics.fmean(own),
     )
 
 
@@ -261,11 +263,12 @@ def show(where: str, rows: list[Row], spreads: list[Spread]) -> None:
         table.add_row(row.kind, row.via, asked, measured, off, healthy, "OFF" if row.is_off else "")
     console.print(table)
     console.print(
-        "cgroup, process: inverse of the share of its core that the target got; others: own, data or link time."
+        "cgroup, process: 1 / share of its core that the target got; others: own, data or link time."
     )
     for spread in spreads:
-        cv = f"CV {100 * spread.cv:.1f} % (robust {100 * spread.robust_cv:.1f} %)"
-        console.print(f"{LABEL}, {spread.workers} workers: step {spread.step_ms:.1f} ms, {cv}")
+        own = f"own time {spread.own_ms:.1f} ms (CV {100 * spread.own_cv:.1f} %, asked 120)"
+        step = f"whole step {spread.step_ms:.1f} ms (CV {100 * spread.step_cv:.1f} %)"
+        console.print(f"{LABEL}, {spread.workers} workers: {own}, {step}")
 
 
 if __name__ == "__main__":

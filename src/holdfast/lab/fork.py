@@ -100,6 +100,9 @@ class Lab:
         folder = Path(tempfile.mkdtemp(prefix=owned_name("run-")))
         try:
             return self._run_in(folder, job, faults, timeout_s=timeout_s, grace_s=grace_s)
+        except BaseException:
+            self.close()  # Workers of a run that was broken off must not answer in the next one.
+            raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -186,7 +189,8 @@ class Lab:
             return []
         lines = self._lines.receive()
         if lines is None:
-            code = self._server.wait() if self._server is not None else None
+            assert self._server is not None
+            code = self._server.wait()
             raise HoldfastError(f"the fork server ended with {code}; its workers died with it")
         return [msgspec.json.decode(line, type=wire.Reply) for line in lines]
 

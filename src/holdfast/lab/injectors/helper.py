@@ -33,18 +33,19 @@ def spin(core: int) -> None:
 
 def duty(pid: int, *, stop_s: float, run_s: float) -> None:
     """Stop a process for ``stop_s``, let it run for ``run_s``, and so on; ``run_s`` 0 holds it stopped."""
+    target = os.pidfd_open(pid)  # A number may be given to another process, a descriptor is not.
 
     def leave(number: int, frame: FrameType | None) -> None:
-        os.kill(pid, signal.SIGCONT)
+        signal.pidfd_send_signal(target, signal.SIGCONT)
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, leave)
     turn_at_s = time.monotonic()
     while True:
-        os.kill(pid, signal.SIGSTOP)
+        signal.pidfd_send_signal(target, signal.SIGSTOP)
         turn_at_s = _sleep_until(turn_at_s + stop_s)
         if run_s > 0:
-            os.kill(pid, signal.SIGCONT)
+            signal.pidfd_send_signal(target, signal.SIGCONT)
             turn_at_s = _sleep_until(turn_at_s + run_s)
 
 
