@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,13 +15,12 @@ app = typer.Typer(
     name="holdfast",
     help="Keeps large PyTorch training runs fast and alive.",
     no_args_is_help=True,
-    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_AS_TORCHRUN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 
 
 def main() -> None:
@@ -35,10 +35,9 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _complain(error: HoldfastError) -> None:
-    sys.stderr.write(f"holdfast: {error}\n")
+    except BrokenPipeError:  # `holdfast … | head` has what it wanted.
+        sys.stderr.close()
+        sys.exit(141)
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -50,29 +49,88 @@ def _print_version(is_wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
     ] = False,
 ) -> None:
     pass
 
 
 @app.command(
-    context_settings=_AS_TORCHRUN,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     add_help_option=False,
-    help="""Run a training script: takes every flag of torchrun.
+    help="""Run a training script; takes every flag of torchrun.
 
     Example: holdfast run --standalone --nproc-per-node 2 train.py --steps 100
     """,
 )
 def run(context: typer.Context) -> None:
-    """Run a training script; `holdfast run --help` lists torchrun's flags and ours."""
-    _load_torch("run")
+    """Run a training script; ``holdfast run --help`` lists torchrun's flags and ours."""
+    load_torch("run")
     from holdfast.guard.launch import launch
 
     sys.exit(launch(context.args))
 
 
-def _load_torch(verb: str) -> None:
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+)
+def inject(
+    context: typer.Context,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="A fault in words: 'slow_device rank=1 at=20 for=20 severity=2'. May repeat."),
+    ] = None,
+    faults: Annotated[Path | None, typer.Option(help="A TOML file with [[fault]] tables.")] = None,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds of faults.")] = False,
+) -> None:
+    """Break a job on purpose: one that it starts like `run`, or a live one given by its run directory.
+
+    Example: holdfast inject --fault 'kill rank=1 at=20' --nproc-per-node 2 train.py
+
+    Example: holdfast inject --fault 'hang rank=0 for=10' holdfast_runs/20261115-194012-4f1c
+    """
+    from holdfast.cli import injection
+
+    if kinds:
+        injection.print_kinds()
+        return
+    chosen = injection.gather(fault or [], faults)
+    run_dir = injection.live_run(context.args)
+    if run_dir is not None:
+        injection.inject_live(run_dir, chosen)
+        return
+    load_torch("inject")
+    sys.exit(injection.inject_new(context.args, chosen))
+
+
+@app.command()
+def demo(
+    ranks: Annotated[int, typer.Option(help="Number of workers.", min=2, max=64)] = 4,
+    picture: Annotated[Path | None, typer.Option(help="Write what happened as an SVG picture.")] = None,
+) -> None:
+    """Start a real training job, slow one worker down, kill another, and watch what happens.
+
+    Runs on any Linux machine without a GPU, in about a minute. Example: holdfast demo --picture demo.svg
+    """
+    load_torch("demo")
+    from holdfast.cli.demo import play
+
+    sys.exit(play(ranks=ranks, picture=picture))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what works on this machine and what does not. Example: holdfast doctor --json"""
+    from holdfast.cli.checkup import print_checkup
+
+    print_checkup(as_json=as_json)
+
+
+def load_torch(verb: str) -> None:
     """Import torch, or say how to get it; its native code is told to keep warnings to itself."""
     import importlib.util
     import os
@@ -86,5 +144,5 @@ def _load_torch(verb: str) -> None:
         del os.environ["TORCH_CPP_LOG_LEVEL"]
 
 
-if __name__ == "__main__":
-    main()
+def _complain(error: HoldfastError) -> None:
+    sys.stderr.write(f"holdfast: {error}\n")

@@ -56,6 +56,7 @@ class Home:
     """One node's keeping of one run."""
 
     def __init__(self, plan: RunPlan, say: Say, *, node: int, share: Callable[[str], str]) -> None:
+        self.plan = plan
         chosen = plan.settings.run_dir
         if chosen is None:
             chosen = share(str(default_path(Path(plan.settings.runs), plan.run_id, datetime.now(UTC))))

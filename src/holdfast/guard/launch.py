@@ -42,8 +42,8 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_module: str = "holdfast.job.boot"
     """The module that every worker runs."""
-    env: dict[str, str] = {}
-    """Variables added to every worker's environment."""
+    worker_env: Callable[[Home], dict[str, str]] | None = None
+    """Returns variables to add to every worker's environment."""
     on_start: Callable[[Home], Callable[[], None]] | None = None
     """Called when the run directory is open; what it returns is called at the end."""
 
@@ -124,7 +124,9 @@ class _Launch:
             virtual_local_rank=config.virtual_local_rank,
         )
         ports = Ports(pump=self._pump, say=self._say, open_home=self._open_home)
-        recipe = Recipe(args=self._args, boot=_boot_command(self._extra.worker_module), env=self._extra.env)
+        recipe = Recipe(
+            args=self._args, boot=_boot_command(self._extra.worker_module), env=self._extra.worker_env
+        )
         return Agent(spec, recipe, ports, grace_s=self._grace_s)
 
     def _open_home(self, node: int, share: Callable[[str], str]) -> Home:

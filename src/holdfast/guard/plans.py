@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable
 from string import Template
 from typing import Any
 
@@ -35,7 +35,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     args: RunArgs
     boot: list[str]
     """Start of the command line: the interpreter and the module that every worker runs."""
-    env: Mapping[str, str]
+    env: Callable[[Home], dict[str, str]] | None = None
+    """Returns variables to add to every worker's environment."""
 
 
 def make_plans(recipe: Recipe, attempt: Attempt, home: Home) -> list[WorkerPlan]:
@@ -54,7 +55,7 @@ def _plan(recipe: Recipe, attempt: Attempt, home: Home, worker: Any) -> WorkerPl
             **os.environ,
             RINGS_ENV: str(home.rings),
             ATTEMPT_ENV: str(attempt.number),
-            **recipe.env,
+            **(recipe.env(home) if recipe.env is not None else {}),
             **_environment(attempt, worker),
             "TORCHELASTIC_ERROR_FILE": str(home.run_dir.error(attempt.number, rank)),
         },

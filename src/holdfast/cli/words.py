@@ -1,0 +1,58 @@
+"""Events in words, the same wherever a person reads them."""
+
+from __future__ import annotations
+
+from holdfast.guard.deaths import cause
+from holdfast.values import (
+    AnyEvent,
+    AttemptEnded,
+    AttemptStarted,
+    Fault,
+    FaultInjected,
+    FaultRelieved,
+    GuardDied,
+    GuardStarted,
+    LauncherDied,
+    RunEnded,
+    RunStarted,
+    StepSeen,
+    WorkerDied,
+)
+
+
+def phrase(event: AnyEvent) -> str:
+    """Return the event as a short clause."""
+    match event:
+        case RunStarted():
+            return "launcher started"
+        case AttemptStarted():
+            return f"{len(event.ranks)} workers started"
+        case WorkerDied():
+            return f"rank {event.death.rank} died: {cause(event.death)}"
+        case AttemptEnded(reason="failed", first=first) if first is not None:
+            return f"all workers ended because rank {first.rank} died first"
+        case AttemptEnded():
+            return f"all workers ended ({event.reason})"
+        case GuardStarted():
+            return "guard started"
+        case GuardDied():
+            return "guard died, another one is started"
+        case LauncherDied():
+            return "launcher died, its workers with it"
+        case StepSeen():
+            return f"rank {event.rank} is training"
+        case FaultInjected():
+            return f"fault: {name_fault(event.fault)}, from step {event.step}"
+        case FaultRelieved():
+            return f"fault over: {event.fault.kind}, at step {event.step}"
+        case RunEnded():
+            return f"run ended with exit code {event.exit_code}"
+
+
+def name_fault(fault: Fault) -> str:
+    """Return a fault as a few words."""
+    if isinstance(fault.target, tuple):
+        whom = f"link {fault.target[0]}-{fault.target[1]}"
+    else:
+        whom = f"rank {fault.target}"
+    return f"{fault.kind} of {whom}" + ("" if fault.kind in ("kill", "hang") else f" x{fault.severity:g}")
