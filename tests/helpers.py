@@ -1,0 +1,117 @@
+"""Small things that many unit tests need: a place to hear what was said, deaths, records, processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast.guard.say import Say
+from holdfast.values import (
+    AnyEvent,
+    AttemptEnded,
+    AttemptStarted,
+    Death,
+    Fault,
+    FaultInjected,
+    FaultRelieved,
+    GuardDied,
+    GuardStarted,
+    LauncherDied,
+    RunEnded,
+    RunStarted,
+    Stamp,
+    StepSeen,
+    WorkerDied,
+)
+
+PATIENCE_S = 20.0
+"""How long a test waits for something that must happen; never how long it should take."""
+
+
+class Ears:
+    """A ``Say`` that speaks into a pipe, and what was heard there."""
+
+    def __init__(self) -> None:
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        self.say = Say(self._write_fd)
+        self._heard = b""
+
+    def lines(self) -> list[str]:
+        """Return all lines said so far."""
+        try:
+            while data := os.read(self._read_fd, 1 << 16):
+                self._heard += data
+        except BlockingIOError:
+            pass
+        return self._heard.decode().splitlines()
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        os.close(self._read_fd)
+        os.close(self._write_fd)
+
+
+def wait_until(is_true: Callable[[], object], what: str = "the condition") -> None:
+    """Return when the condition holds; fail when it never does."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline_s, f"{what} did not come true within {PATIENCE_S} s"
+        time.sleep(0.005)
+
+
+def run_python(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run the interpreter of the tests to its end, without the variables of an outer job."""
+    names = ("RANK", "LOCAL_RANK", "TORCHELASTIC_ERROR_FILE", "HOLDFAST_RINGS", "HOLDFAST_LAUNCHER_PID")
+    clean = {name: value for name, value in os.environ.items() if name not in names}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=clean | (env or {}),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **more,
+    )
+
+
+def make_death(**fields: Any) -> Death:
+    """Return a death with every field set, changed where asked."""
+    usual: dict[str, Any] = {
+        "rank": 1,
+        "local_rank": 1,
+        "node": 0,
+        "host": "a",
+        "pid": 42,
+        "exit_code": 1,
+        "seen_s": 5.0,
+    }
+    return Death(**(usual | fields))
+
+
+STAMP = Stamp(schema=1, event_id="0-7-1", at="2026-11-15T19:40:12+00:00", host="a", node=0, attempt=2)
+FAULT = Fault(kind="slow_link", target=(0, 1), at_step=3, for_steps=2, severity=1.5, via="pacing")
+EVENTS: tuple[AnyEvent, ...] = (
+    RunStarted(run_id="x", argv=["train.py", "--name", "grün"], pid=7),
+    AttemptStarted(world_size=4, nodes=2, ranks=[0, 1], pids=[8, 9]),
+    WorkerDied(death=make_death(signal="SIGKILL", error="ValueError: \n 'x' \u2028", traceback="a\nb\n")),
+    AttemptEnded(reason="failed", first=make_death()),
+    AttemptEnded(reason="succeeded"),
+    GuardStarted(pid=1),
+    GuardDied(pid=1, exit_code=137, signal="SIGKILL"),
+    LauncherDied(pid=1),
+    StepSeen(rank=3, step=0),
+    FaultInjected(fault=FAULT, step=3, via="pacing"),
+    FaultRelieved(fault=FAULT, step=5),
+    RunEnded(exit_code=0, reason="succeeded"),
+)
+"""At least one event of every kind, with awkward text in it."""
