@@ -77,8 +77,8 @@ def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
 def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
     """With --nnodes 1:2 the job starts on one node and restarts with two when the second comes."""
     endpoint = f"localhost:{_free_port()}"
-    flags = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
-    flags += ("--rdzv-conf", "last_call_timeout=1", str(TRAIN))
+    where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
+    flags = ("--nnodes", "1:2", *where, "--rdzv-conf", "last_call_timeout=1", str(TRAIN))
     folders = _folders(tmp_path)
     with running(folders[0], *flags, STEPS="60", PAUSE_S="0.1") as first:
         first.wait_for_steps()

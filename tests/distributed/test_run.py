@@ -50,8 +50,8 @@ def test_a_healthy_job_ends_with_0_and_leaves_its_run_directory(tmp_path: Path) 
         ("raise", 1, "ValueError: the input is broken (exit code 1)"),
         ("destroy", 1, "ValueError: the input is broken (exit code 1)"),
         ("exit=3", 3, "exit code 3"),
-        ("kill", 137, "SIGKILL (exit code 137"),
-        ("segv", 139, "SIGSEGV (exit code 139"),
+        ("kill", 137, "SIGKILL (exit code 137); killed from outside"),
+        ("segv", 139, "SIGSEGV (exit code 139); a crash in native code"),
     ],
 )
 def test_the_first_to_die_is_named_and_its_code_returned(

@@ -106,7 +106,8 @@ def _show(job: subprocess.Popen[bytes], follower: Follower, screen: Screen, cons
 
 def _show_plainly(job: subprocess.Popen[bytes], follower: Follower, console: Console) -> None:
     """Print one line per event, for pipes and logs."""
-    console.print("holdfast demo: a real DDP job on emulated accelerators, one worker slowed, one killed")
+    title = "holdfast demo: a real DDP job on emulated accelerators, one worker slowed, one killed"
+    console.print(title, highlight=False, soft_wrap=True)
     began_s = time.monotonic()
     is_running = True
     while is_running:

@@ -46,7 +46,7 @@ class Screen:
         )
 
     def _workers(self, steps: Sequence[Step], records: Sequence[Record]) -> RenderableType:
-        attempt = max((step.attempt for step in steps), default=0)
+        attempt = max((r.stamp.attempt for r in records if isinstance(r.event, AttemptStarted)), default=0)
         last = {step.rank: step.step for step in steps if step.attempt == attempt}
         states = _states(records, self._ranks)
         table = Table(box=None, pad_edge=False, show_header=False)
@@ -77,8 +77,8 @@ def print_summary(console: Console, story: Story, run_dir: Path) -> None:
             f"{recovery.pause_s:.1f} s",
             "until the next finished step: all workers were restarted",
         )
-    table.add_row("event log", "", str(run_dir / "events.jsonl"))
     console.print(table)
+    console.print(f"event log: {run_dir / 'events.jsonl'}", highlight=False, soft_wrap=True)
 
 
 def _chart(steps: Sequence[Step]) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.guard.deaths import cause
+from holdfast.guard.deaths import short_cause
 from holdfast.values import (
     AnyEvent,
     AttemptEnded,
@@ -28,7 +28,7 @@ def phrase(event: AnyEvent) -> str:
         case AttemptStarted():
             return f"{len(event.ranks)} workers started"
         case WorkerDied():
-            return f"rank {event.death.rank} died: {cause(event.death)}"
+            return f"rank {event.death.rank} died: {short_cause(event.death)}"
         case AttemptEnded(reason="failed", first=first) if first is not None:
             return f"all workers ended because rank {first.rank} died first"
         case AttemptEnded():

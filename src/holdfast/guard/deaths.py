@@ -79,13 +79,15 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def cause(death: Death) -> str:
-    """Return what ended the worker, with its exit code or signal."""
-    if death.error is not None:
-        return f"{death.error} (exit code {death.exit_code})"
-    if death.signal is not None:
-        hint = _HINTS.get(death.signal)
-        return f"{death.signal} (exit code {death.exit_code}{f'; {hint}' if hint else ''})"
-    return f"exit code {death.exit_code}"
+    """Return what ended the worker, with its exit code or signal and what that usually means."""
+    hint = _HINTS.get(death.signal or "")
+    return f"{short_cause(death)}{f'; {hint}' if hint else ''}"
+
+
+def short_cause(death: Death) -> str:
+    """Return what ended the worker in a few words."""
+    what = death.error or death.signal
+    return f"{what} (exit code {death.exit_code})" if what else f"exit code {death.exit_code}"
 
 
 def shell_code(returncode: int) -> tuple[int, str | None]:
