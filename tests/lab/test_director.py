@@ -21,6 +21,9 @@ from holdfast.lab.recorder import read_rows
 from holdfast.lab.targets import RingTargets
 from holdfast.values import Fault, FaultInjected, FaultRelieved
 
+from .needs import need
+from .waiting import becomes_stopped, runs_again, wait_for
+
 Events = list[FaultInjected | FaultRelieved]
 
 
@@ -30,9 +33,7 @@ def _write_steps(ring: RingWriter, first: int, last: int) -> None:
 
 
 def _wait_for_events(events: Events, count: int) -> None:
-    deadline_s = time.monotonic() + 5
-    while len(events) < count and time.monotonic() < deadline_s:
-        time.sleep(0.005)
+    assert wait_for(lambda: len(events) >= count), events
 
 
 @pytest.fixture
@@ -81,9 +82,9 @@ def test_hang_comes_at_its_step_and_goes_after_as_many_median_steps(
         assert events == []
         _write_steps(ring, 2, 2)
         _wait_for_events(events, 1)
-        assert sleeper.status() == psutil.STATUS_STOPPED
+        assert becomes_stopped(sleeper)
         _wait_for_events(events, 2)
-        assert sleeper.status() != psutil.STATUS_STOPPED
+        assert runs_again(sleeper)
         assert director.is_done
     assert events == [FaultInjected(fault=fault, step=3, via="sigstop"), FaultRelieved(fault=fault, step=3)]
 
@@ -100,8 +101,8 @@ def test_leaving_relieves_everything(tmp_path: Path, sleeper: psutil.Process) ->
         assert control.read() == faults[1:]
         _write_steps(ring, 0, 0)
         _wait_for_events(events, 2)
-        assert sleeper.status() == psutil.STATUS_STOPPED
-    assert sleeper.status() != psutil.STATUS_STOPPED
+        assert becomes_stopped(sleeper)
+    assert runs_again(sleeper)
     assert control.read() == []
     assert [event.type for event in events] == ["begin", "begin", "end", "end"]
 
@@ -109,18 +110,15 @@ def test_leaving_relieves_everything(tmp_path: Path, sleeper: psutil.Process) ->
 @pytest.mark.processes
 def test_fault_that_cannot_be_applied_is_raised_at_the_end(tmp_path: Path, sleeper: psutil.Process) -> None:
     """An unpinned target makes the director give up, and whoever stops it learns why."""
-    if len(sleeper.cpu_affinity() or []) < 2:
-        pytest.skip("needs two cores")
+    need("cores")
     ring = RingWriter(ring_path(tmp_path, 0), rank=0)
     _write_steps(ring, 0, 5)
     fault = Fault(kind="busy_neighbour", target=0)
     scene = Scene(folder=tmp_path, world_size=1)
     director = Director([fault], RingTargets(tmp_path, {0: sleeper.pid}), scene, on_event=lambda event: None)
     director.start()
-    deadline_s = time.monotonic() + 5
-    while director.error is None and time.monotonic() < deadline_s:
-        _write_steps(ring, 6, 6)
-        time.sleep(0.01)
+    _write_steps(ring, 6, 6)
+    assert wait_for(lambda: director.error is not None)
     with pytest.raises(InputError, match="expected one core"):
         director.stop()
 
@@ -142,9 +140,7 @@ def test_fault_can_be_given_to_a_live_job_under_torchrun(tmp_path: Path) -> None
     targets = RingTargets(tmp_path)
     events: Events = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
-        deadline_s = time.monotonic() + 60
-        while (targets.step(1) or 0) < 10 and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        assert wait_for(lambda: (targets.step(1) or 0) >= 10, timeout_s=60)
         fault = Fault(kind="data_stall", target=1, for_steps=5, severity=0.1)
         scene = Scene(folder=tmp_path, world_size=2)
         with Director([fault], targets, scene, on_event=events.append):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -16,6 +16,8 @@ import pytest
 from holdfast.errors import HoldfastError, InputError
 from holdfast.lab.fork import Job, Lab
 from holdfast.values import Fault
+
+from .waiting import wait_for
 
 pytestmark = pytest.mark.processes
 SHORT = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=["--steps", "5"])
@@ -27,15 +29,6 @@ def own_lab() -> Iterator[Lab]:
     """A lab whose server may be killed."""
     with Lab() as lab:
         yield lab
-
-
-def _wait_for(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def _workers(server: int) -> list[psutil.Process]:
@@ -85,7 +78,7 @@ def test_kill_of_the_server_leaves_no_orphan_and_the_next_run_works(own_lab: Lab
     workers: list[psutil.Process] = []
 
     def kill_server() -> None:
-        _wait_for(lambda: len(_workers(server)) == 2)
+        wait_for(lambda: len(_workers(server)) == 2)
         workers.extend(_workers(server))
         time.sleep(0.3)
         os.kill(server, signal.SIGKILL)
@@ -96,7 +89,7 @@ def test_kill_of_the_server_leaves_no_orphan_and_the_next_run_works(own_lab: Lab
         own_lab.run(LONG)
     killer.join()
     assert len(workers) == 2
-    assert _wait_for(lambda: _are_gone(workers))
+    assert wait_for(lambda: _are_gone(workers))
     assert own_lab.run(SHORT).exit_codes == [0, 0]
     assert own_lab.server_pid != server
 
@@ -117,10 +110,10 @@ def test_kill_of_the_lab_leaves_no_orphan() -> None:
     assert process.stdout is not None
     server = psutil.Process(int(process.stdout.readline()))
     lab = psutil.Process(process.pid)
-    assert _wait_for(lambda: len(lab.children(recursive=True)) == 5)  # Server, workers, two helpers.
+    assert wait_for(lambda: len(lab.children(recursive=True)) == 5)  # Server, workers, two helpers.
     family = lab.children(recursive=True)
     process.kill()
     process.wait()
     process.stdout.close()
     assert server in family
-    assert _wait_for(lambda: _are_gone(family)), family
+    assert wait_for(lambda: _are_gone(family)), family
