@@ -90,11 +90,6 @@ def test_the_first_is_one_of_the_dead_and_none_is_earlier(deaths: list[Death]) -
     ("fields", "line"),
     [
         ({"error": "ValueError: x"}, "ValueError: x (exit code 1)"),
-        (
-            {"signal": "SIGKILL", "exit_code": 137},
-            "SIGKILL (exit code 137; killed from outside: "
-            "kill -9, or the kernel when memory ran out (dmesg tells))",
-        ),
         ({"signal": "SIGUSR1", "exit_code": 138}, "SIGUSR1 (exit code 138)"),
         ({"exit_code": 3}, "exit code 3"),
         ({"exit_code": 1, "traceback": "Fatal Python error: x"}, "exit code 1"),
@@ -104,6 +99,16 @@ def test_the_cause_is_told_with_its_code(fields: dict[str, object], line: str) -
     """The error if there is one, else the signal with a hint, else the code."""
     assert cause(make_death(**fields)) == line
     assert describe(make_death(**fields)) == f"rank 1 on host a died first: {line}"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("SIGKILL", "kill -9"), ("SIGSEGV", "native code"), ("SIGBUS", "/dev/shm")]
+)
+def test_a_signal_that_says_little_by_itself_comes_with_a_hint(name: str, hint: str) -> None:
+    """People should not need to look it up."""
+    told = cause(make_death(signal=name, exit_code=128 + signal.Signals[name]))
+    assert told.startswith(f"{name} (exit code {128 + signal.Signals[name]}")
+    assert hint in told
 
 
 @pytest.mark.xfail(strict=True, reason="an error of several lines is told in several lines")

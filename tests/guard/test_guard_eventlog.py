@@ -131,7 +131,7 @@ def test_a_lock_held_by_a_stopped_process_is_not_waited_for(tmp_path: Path) -> N
 def test_writers_that_are_killed_leave_the_others_lines_whole(tmp_path: Path) -> None:
     """Two write all the time while others are killed in the middle; no line of the two is lost or broken."""
     file = tmp_path / "events.jsonl"
-    steady = [_writer(tmp_path, 400) for _ in range(2)]
+    steady = [_writer(tmp_path, 200) for _ in range(2)]
     for _ in range(6):
         victim = _writer(tmp_path, 10**9)
         mark = f"-{victim.pid}-".encode()
@@ -143,7 +143,7 @@ def test_writers_that_are_killed_leave_the_others_lines_whole(tmp_path: Path) ->
     content = read_events(file)
     for writer in steady:
         mine = [r for r in content.records if r.stamp.event_id.startswith(f"0-{writer.pid}-")]
-        assert [record.event.exit_code for record in mine] == list(range(1, 401))  # type: ignore[union-attr]
+        assert [record.event.exit_code for record in mine] == list(range(1, 201))  # type: ignore[union-attr]
     assert len({record.stamp.event_id for record in content.records}) == len(content.records)
     assert content.cut == 0
     assert len(content.broken) <= 6

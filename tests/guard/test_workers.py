@@ -1,0 +1,208 @@
+"""Workers: started, heard, ended with all that they left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from helpers import PATIENCE_S, Ears, wait_until
+from holdfast.guard.output import Console, Pump, Show
+from holdfast.guard.workers import WorkerPlan, Workers
+from holdfast.values import Death
+
+pytestmark = [
+    pytest.mark.processes,
+    # Files of finished streams are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+LEAVES = """
+import subprocess
+print(subprocess.Popen(["sleep", "60"], process_group={group}, stdout=subprocess.DEVNULL).pid, flush=True)
+"""
+RAISES = "raise ValueError('ü' * {length})\n"
+
+
+class Desk:
+    """Starts workers in a folder."""
+
+    def __init__(self, folder: Path, ears: Ears) -> None:
+        self.folder, self._say = folder, ears.say
+        self._console = Console()
+        self.pump = Pump(self._console, ears.say)
+        self._started: list[Workers] = []
+
+    def start(self, *commands: list[str]) -> Workers:
+        """Start one worker per command, with ranks from 10 up."""
+        workers = Workers([self._plan(*plan) for plan in enumerate(commands)], self.pump, self._say)
+        self._started.append(workers)
+        return workers
+
+    def end(self, workers: Workers) -> list[Death]:
+        """Wait for all, and for their last words; return the deaths."""
+        wait_until(lambda: not workers.running(), "the workers' end")
+        self.pump.drain(PATIENCE_S)
+        return [worker.death(node=1, host="a") for worker in workers.failed()]
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for workers in self._started:
+            workers.stop(signal.SIGKILL, grace_s=0)
+        self.pump.close()
+        self._console.close(PATIENCE_S)
+
+    def _plan(self, local_rank: int, command: list[str]) -> WorkerPlan:
+        return WorkerPlan(
+            rank=10 + local_rank,
+            local_rank=local_rank,
+            command=command,
+            env={"PATH": os.environ["PATH"], "HOLDFAST_RINGS": str(self.folder / "no rings")},
+            log=self.folder / f"rank_{10 + local_rank}.log",
+            show=Show(prefix="", stdout=False, stderr=False),
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path, ears: Ears) -> Iterator[Desk]:
+    """A desk that is cleared afterwards."""
+    desk = Desk(tmp_path, ears)
+    yield desk
+    desk.close()
+
+
+def _boot(folder: Path, text: str) -> list[str]:
+    script = folder / "train.py"
+    script.write_text(text)
+    return [sys.executable, "-P", "-m", "holdfast.job.boot", str(script)]
+
+
+def test_each_end_is_described(desk: Desk) -> None:
+    """Success is no death; a code is a code; a signal has its name and a shell's code."""
+    workers = desk.start(["true"], ["sh", "-c", "exit 3"], ["sh", "-c", "kill -9 $$"])
+    deaths = desk.end(workers)
+    assert [(death.rank, death.local_rank, death.exit_code, death.signal) for death in deaths] == [
+        (11, 1, 3, None),
+        (12, 2, 137, "SIGKILL"),
+    ]
+    assert [death.pid for death in deaths] == [worker.pid for worker in workers.all[1:]]
+    assert all(death.seen_s > 0 and (death.node, death.host) == (1, "a") for death in deaths)
+
+
+def test_the_last_words_of_a_script_are_heard(desk: Desk) -> None:
+    """Error and traceback come with the death, and go into the worker's own log."""
+    workers = desk.start(_boot(desk.folder, "print('out')\nraise ValueError('broken')\n"))
+    death = desk.end(workers)[0]
+    assert (death.exit_code, death.error) == (1, "ValueError: broken")
+    assert workers.all[0].has_raised()
+    workers.keep_tracebacks({death.rank: death})
+    log = (desk.folder / "rank_10.log").read_text()
+    assert log.startswith("out\nTraceback (most recent call last):\n")
+    assert log.endswith("ValueError: broken\n")
+
+
+CUT = pytest.mark.xfail(strict=True, reason="JSON that grew by escapes is cut in the middle")
+
+
+@pytest.mark.parametrize("length", [1, pytest.param(20_000, marks=CUT)])
+def test_an_error_of_any_length_is_heard(desk: Desk, length: int) -> None:
+    """Letters outside ASCII are six times as long in the report."""
+    death = desk.end(desk.start(_boot(desk.folder, RAISES.format(length=length))))[0]
+    assert death.error is not None
+    assert death.error.startswith("ValueError: ü")
+
+
+def test_a_native_crash_is_heard_as_text(desk: Desk) -> None:
+    """No error line, but the Python stack."""
+    death = desk.end(desk.start(_boot(desk.folder, "import os\nos.abort()\n")))[0]
+    assert (death.signal, death.error) == ("SIGABRT", None)
+    assert death.traceback is not None
+    assert death.traceback.startswith("Fatal Python error: Aborted")
+
+
+def test_a_program_that_does_not_exist_ends_those_already_started(desk: Desk, tmp_path: Path) -> None:
+    """The error comes out, and no worker stays."""
+    mark = tmp_path / "pid"
+    with pytest.raises(FileNotFoundError):
+        desk.start(["sh", "-c", f"echo $$ > {mark}; sleep 60"], ["/no/such/program"])
+    assert not mark.exists() or not psutil.pid_exists(int(mark.read_text() or "0"))
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "None",
+        pytest.param(
+            "0",
+            marks=pytest.mark.xfail(strict=True, reason="killpg reaches the worker's group, not its session"),
+        ),
+    ],
+    ids=["in its group", "in a group of its own"],
+)
+def test_what_a_worker_leaves_in_its_session_is_ended(desk: Desk, group: str) -> None:
+    """Helpers and data loaders do not outlive it."""
+    text = LEAVES.format(group=group)
+    workers = desk.start([sys.executable, "-c", text])
+    wait_until(lambda: not workers.running(), "the worker's end")
+    helper = psutil.Process(int((desk.folder / "rank_10.log").read_text()))
+    # A killed process is gone once its new parent has reaped it; one that nobody killed sleeps on.
+    wait_until(lambda: not _is_alive(helper.pid) or helper.status() == psutil.STATUS_SLEEPING)
+    is_alive = _is_alive(helper.pid)
+    if is_alive:
+        helper.kill()
+    assert not is_alive
+
+
+def test_a_worker_that_heeds_the_signal_ends_by_itself(desk: Desk) -> None:
+    """It gets the time to clean up."""
+    heed = f"trap 'echo > {desk.folder}/done; exit 0' TERM"
+    script = f"{heed}; echo > {desk.folder}/ready; while :; do sleep 0.01; done"
+    workers = desk.start(["sh", "-c", script])
+    wait_until((desk.folder / "ready").exists, "the trap")
+    workers.stop(signal.SIGTERM, grace_s=PATIENCE_S)
+    assert (workers.all[0].exit_code, (desk.folder / "done").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_worker_that_ignores_the_signal_is_killed(desk: Desk, is_stopped: bool) -> None:
+    """After the grace period, also when it was stopped; then all are reaped."""
+    script = f"trap '' TERM; echo > {desk.folder}/ready; while :; do sleep 0.01; done"
+    workers = desk.start(["sh", "-c", script], ["sleep", "60"])
+    wait_until((desk.folder / "ready").exists, "the trap")
+    if is_stopped:
+        workers.all[0].signal(signal.SIGSTOP)
+    workers.stop(signal.SIGTERM, grace_s=0.1)
+    assert [worker.exit_code for worker in workers.all] == [-signal.SIGKILL, -signal.SIGTERM]
+    assert workers.running() == []
+
+
+def test_a_signal_to_a_worker_that_is_gone_is_no_error(desk: Desk) -> None:
+    """Its process id may be anybody's by then; the group is not signalled after the reaping."""
+    workers = desk.start(["true"])
+    desk.end(workers)
+    workers.stop(signal.SIGTERM, grace_s=0)
+    assert workers.failed() == []
+
+
+def test_the_environment_is_the_plans_and_two_words_of_ours(desk: Desk) -> None:
+    """Nothing of the launcher's own environment slips in."""
+    desk.end(desk.start(["env"]))
+    names = {line.partition("=")[0] for line in (desk.folder / "rank_10.log").read_text().splitlines()}
+    assert names - {"PWD", "SHLVL", "_"} == {
+        "PATH",
+        "HOLDFAST_RINGS",
+        "HOLDFAST_LAUNCHER_PID",
+        "HOLDFAST_REPORT_FD",
+    }
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
