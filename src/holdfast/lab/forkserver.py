@@ -31,6 +31,8 @@ PRELOADED = (
     "torch.distributed.device_mesh",
     "torch.nn.parallel",
     "torch.utils.data",
+    "torch._dynamo",  # Half a second, which the first optimizer of every worker would pay for.
+    "numpy.random",
     "holdfast.lab.jobs.common",
 )
 _CLONE_NEWNET = 0x40000000
@@ -140,6 +142,8 @@ def main(argv: list[str]) -> None:
     """Serve the lab at the other end of the inherited socket."""
     for name in PRELOADED:
         importlib.import_module(name)
+    threads = len(list(Path("/proc/self/task").iterdir()))
+    assert threads == 1, f"the fork server has {threads} threads; what a thread holds stays held in a fork"
     gc.collect()
     gc.freeze()  # Collections in the workers need not touch, and so copy, the pages they share.
     with socket.socket(fileno=int(argv[0])) as connection:
