@@ -52,7 +52,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     asked: float
     measured: float
     unit: str
+    quantity: str
+    """What was measured: the name of the function below."""
     healthy: float
+    """The quantity in healthy steps: seconds, or for ``inverse_share`` a factor."""
     is_off: bool
 
 
@@ -174,6 +177,7 @@ def _row(case: Case, severity: float, rows: list[StepRow], faults: list[Fault]) 
         asked=severity,
         measured=measured,
         unit="s" if is_seconds else "x",
+        quantity=case.quantity.__name__,
         healthy=healthy,
         is_off=abs(measured / severity - 1) > TOLERANCE,
     )
@@ -192,8 +196,26 @@ def measure_hang(lab: Lab) -> Row:
         asked=50,
         measured=measured,
         unit="steps",
+        quantity="longest_step",
         healthy=median_s,
         is_off=abs(measured / 50 - 1) > TOLERANCE,
+    )
+
+
+def measure_kill(lab: Lab) -> Row:
+    """Return how many steps a worker finished that was to be killed in step 20."""
+    args = ["--device", "emulated", "--op-ms", "5", "--steps", "40"]
+    job = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=args)
+    rows = lab.run(job, [Fault(kind="kill", target=0, at_step=20)]).rows[0]
+    return Row(
+        kind="kill",
+        via="sigkill",
+        asked=20,
+        measured=len(rows),
+        unit="steps",
+        quantity="steps_finished",
+        healthy=statistics.median(row.duration_s for row in rows[1:]),
+        is_off=abs(len(rows) / 20 - 1) > TOLERANCE,
     )
 
 
@@ -239,6 +261,8 @@ def main() -> None:
             rows += measure(lab, case, options.rounds)
         if options.only in (None, "hang"):
             rows.append(measure_hang(lab))
+        if options.only in (None, "kill"):
+            rows.append(measure_kill(lab))
         spreads = [measure_spread(lab, count) for count in progress.track(counts, description="workers")]
     if options.json:
         document = {"machine": where, "rows": rows, LABEL.replace(" ", "_"): spreads}
@@ -251,13 +275,13 @@ def show(where: str, rows: list[Row], spreads: list[Spread]) -> None:
     """Print the tables."""
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(where)
-    table = Table(title=f"asked and measured; devices, NICs and storage are emulated ({LABEL})")
+    table = Table(title="asked and measured; devices, NICs and storage are emulated")
     for name in ("kind", "via", "asked", "measured", "off by", "healthy", ""):
         table.add_column(name, justify="left" if name in ("kind", "via", "") else "right")
     for row in rows:
         off = f"{100 * (row.measured / row.asked - 1):+.0f} %"
         healthy = (
-            f"{row.healthy:.2f} x" if row.via in ("cgroup", "process") else f"{1000 * row.healthy:.1f} ms"
+            f"{row.healthy:.2f} x" if row.quantity == "inverse_share" else f"{1000 * row.healthy:.1f} ms"
         )
         asked, measured = f"{row.asked:g} {row.unit}", f"{row.measured:.3g} {row.unit}"
         table.add_row(row.kind, row.via, asked, measured, off, healthy, "OFF" if row.is_off else "")
