@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import common
 import psutil
 
+import common
 from holdfast.errors import InputError
 from holdfast.observe.eventlog import read_run
 

@@ -69,8 +69,15 @@ def run_python(
     *arguments: str, cwd: Path, env: dict[str, str] | None = None, **more: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run the interpreter of the tests to its end, without the variables of an outer job."""
-    names = ("RANK", "LOCAL_RANK", "TORCHELASTIC_ERROR_FILE", "HOLDFAST_RINGS", "HOLDFAST_LAUNCHER_PID")
-    clean = {name: value for name, value in os.environ.items() if name not in names}
+    foreign = (
+        "RANK",
+        "LOCAL_RANK",
+        "TORCHELASTIC_",
+        "HOLDFAST_RINGS",
+        "HOLDFAST_LAUNCHER_",
+        "HOLDFAST_ATTACHED_",
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,

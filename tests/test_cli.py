@@ -14,6 +14,7 @@ import holdfast
 from helpers import run_python
 from holdfast import cli
 from holdfast.errors import InputError, JobError, MissingError
+from holdfast.guard.native import load_torch
 
 HELP = """
 import sys
@@ -127,8 +128,8 @@ def test_help_and_version_work_without_torch(no_torch: Path, tmp_path: Path) -> 
 def test_torch_is_loaded_quietly_and_the_workers_are_left_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variable that keeps its native code silent does not stay in the environment."""
     monkeypatch.delenv("TORCH_CPP_LOG_LEVEL", raising=False)
-    cli.load_torch("run")
+    load_torch("run")
     assert "TORCH_CPP_LOG_LEVEL" not in os.environ
     monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "INFO")
-    cli.load_torch("run")
+    load_torch("run")
     assert os.environ["TORCH_CPP_LOG_LEVEL"] == "INFO"

@@ -130,7 +130,6 @@ def test_a_bad_variable_is_named(file: Path) -> None:
         _load(file, {"HOLDFAST_DEPTH": "many"})
 
 
-@pytest.mark.xfail(strict=True, reason="the message names the Struct's class, not the origin")
 def test_a_value_refused_by_the_room_says_where_it_came_from(file: Path) -> None:
     """A check of the Struct itself ends in the same kind of line, with the origin."""
     with pytest.raises(InputError, match=r"depth is -1, expected 0 or more") as caught:

@@ -82,4 +82,5 @@ def _convert(kind: type[S], given: Mapping[str, Effective]) -> S:
     try:
         return kind(**values)
     except ValueError as error:  # From the Struct's own check; only it knows which values do not go together.
-        raise InputError(f"settings of [{kind.__name__}]: {error}") from error
+        origins = [effective.origin for key, effective in given.items() if key in str(error)]
+        raise InputError(f"{', '.join(origins) or 'settings'}: {error}") from error

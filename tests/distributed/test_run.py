@@ -15,7 +15,16 @@ import psutil
 import pytest
 from runs import TRAIN, Run, running, wait_until
 
-from holdfast.values import AttemptEnded, AttemptStarted, GuardDied, LauncherDied, RunEnded
+from holdfast.values import (
+    AttemptEnded,
+    AttemptStarted,
+    GuardDied,
+    GuardStarted,
+    LauncherDied,
+    RunEnded,
+    RunStarted,
+    StepSeen,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -32,13 +41,8 @@ def test_a_healthy_job_ends_with_0_and_leaves_its_run_directory(tmp_path: Path) 
     assert json.loads((run.run_dir / "run.json").read_text())["schema"] == 1
     content = run.events()
     assert (content.cut, content.broken) == (0, [])
-    launchers = [r.event for r in content.records if type(r.event).__name__ not in ("GuardStarted", "StepSeen")]
-    assert [type(event).__name__ for event in launchers] == [
-        "RunStarted",
-        "AttemptStarted",
-        "AttemptEnded",
-        "RunEnded",
-    ]
+    kinds = [type(r.event) for r in content.records if not isinstance(r.event, (GuardStarted, StepSeen))]
+    assert kinds == [RunStarted, AttemptStarted, AttemptEnded, RunEnded]
     assert run.left_behind() == []
     rows = [json.loads(line) for line in (run.run_dir / "summaries.jsonl").read_text().splitlines()]
     assert rows[-1]["steps"] == {"0": 9, "1": 9}
@@ -232,7 +236,8 @@ def test_the_script_sees_what_it_would_see_under_torchrun(tmp_path: Path) -> Non
     script.parent.mkdir()
     script.write_text(
         "import json, os, sys\n"
-        "names = ('RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME '\n"
+        "names = ('RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK '\n"
+        "         'ROLE_NAME '\n"
         "         'ROLE_WORLD_SIZE TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS OMP_NUM_THREADS '\n"
         "         'TORCHELASTIC_USE_AGENT_STORE TORCH_NCCL_ASYNC_ERROR_HANDLING').split()\n"
         "seen = {name: os.environ.get(name) for name in names}\n"

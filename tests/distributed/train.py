@@ -59,7 +59,7 @@ def main() -> None:
             fail(how)
         optimizer.step()
         time.sleep(PAUSE_S)
-    print(f"rank {rank} ends with loss {loss.item():.17g}", flush=True)
+    sys.stdout.write(f"rank {rank} ends with loss {loss.item():.17g}\n")
     dist.destroy_process_group()
 
 

@@ -94,7 +94,6 @@ def test_a_bad_command_line_is_one_line(arguments: list[str], words: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.xfail(strict=True, reason="accepted here; fails or waits in the launcher")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -144,7 +143,6 @@ def test_slurm_speaks_where_nobody_else_does() -> None:
     assert parse(["--standalone", "train.py"], STEP).config.min_nodes == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a PET_ variable is the parser's default, so not counted as given")
 def test_a_persons_variable_counts_as_a_flag_against_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     """``PET_NNODES=1`` in an allocation of two nodes means one node."""
     monkeypatch.setenv("PET_NNODES", "1")

@@ -111,7 +111,6 @@ def test_a_signal_that_says_little_by_itself_comes_with_a_hint(name: str, hint: 
     assert hint in told
 
 
-@pytest.mark.xfail(strict=True, reason="an error of several lines is told in several lines")
 def test_the_description_is_one_line_whatever_the_error() -> None:
     """Errors of native code often have many lines; the one line is the last thing people see."""
     assert (

@@ -100,7 +100,6 @@ def test_a_full_disk_is_said_once_counted_and_leaves_a_readable_log(small_disk: 
     assert [r.event for r in read_events(small_disk / "events.jsonl").records] == [GuardStarted(pid=1)]
 
 
-@pytest.mark.xfail(strict=True, reason="UnicodeEncodeError goes through append, which expects OSError only")
 def test_an_argument_that_is_no_unicode_does_not_stop_the_launcher(tmp_path: Path, ears: Ears) -> None:
     """``holdfast run train.py $'\\xff'`` is legal, and its event is written or counted."""
     log = EventLog(tmp_path, node=0, host="a", say=ears.say)

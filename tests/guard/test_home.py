@@ -44,7 +44,6 @@ def test_where_nobody_named_a_folder_node_0s_choice_holds(tmp_path: Path, ears: 
     assert [path.name for path in (tmp_path / "node 0 said so").iterdir()] == ["events.node1.jsonl"]
 
 
-@pytest.mark.xfail(strict=True, reason="make_rings raises OSError, and nobody catches it: the launcher ends")
 def test_memory_without_room_for_rings_does_not_stop_training(
     tmp_path: Path, ears: Ears, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,6 @@ def test_a_line_without_end_is_cut_and_nothing_of_it_lost(sizes: list[int]) -> N
     assert b"".join(found + lines.close()) == b"x" * sum(sizes)
 
 
-@pytest.mark.xfail(strict=True, reason="the carriage return that waits counts as part of the line")
 def test_the_longest_line_may_end_in_both_bytes() -> None:
     """A line of exactly the longest size is one line, also when its end comes in two pieces."""
     lines = Lines()

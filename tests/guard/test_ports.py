@@ -53,14 +53,16 @@ def test_a_free_port_or_none_is_fine(free: int, endpoint: str) -> None:
 def test_a_port_that_does_not_exist_is_refused(check: object) -> None:
     """There are 65536 of them."""
     assert callable(check)
-    with pytest.raises(InputError, match="port 65536 does not exist, expected 0 to 65535"):
+    with pytest.raises(
+        InputError, match="port 65536 of 'localhost:65536' does not exist, expected 0 to 65535"
+    ):
         check("localhost:65536")
 
 
-@pytest.mark.xfail(strict=True, reason="isdigit is true of superscripts, which int refuses")
 def test_digits_that_are_no_number_are_no_port() -> None:
-    """They are part of a strange name at most."""
-    check_port_is_free("localhost:²")
+    """They are refused in one line."""
+    with pytest.raises(InputError, match="port ² of"):
+        check_port_is_free("localhost:²")
 
 
 def test_a_launchers_store_is_welcome() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-import pytest
-
 from helpers import Ears
 from holdfast.guard.say import Say
 
@@ -56,7 +54,6 @@ def test_threads_say_a_topic_once_and_lines_stay_whole(ears: Ears) -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="BlockingIOError is taken for a reader that is gone")
 def test_a_terminal_that_does_not_block_gets_whole_lines() -> None:
     """Some parents leave the descriptor non-blocking; what does not fit at once is not to be cut off."""
     read_fd, write_fd = os.pipe()

@@ -89,7 +89,6 @@ def test_a_signal_that_was_not_named_is_not_ours() -> None:
     assert launcher.end() == -signal.SIGUSR1
 
 
-@pytest.mark.xfail(strict=True, reason="the handler replaces SIG_IGN, so nohup does not protect a run")
 def test_a_signal_that_was_ignored_stays_ignored() -> None:
     """``nohup holdfast run …`` survives the end of its terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -77,7 +77,6 @@ def test_a_step_without_a_number_has_a_port_too(step: str) -> None:
     assert 20_000 <= int(flags["master-port"]) < 40_000
 
 
-@pytest.mark.xfail(strict=True, reason="KeyError, ValueError and IndexError go through instead of one line")
 @pytest.mark.parametrize(
     "change",
     [

@@ -16,7 +16,8 @@ import pytest
 
 from helpers import Ears, run_python, wait_until
 from holdfast.guard.eventlog import EventLog, log_name
-from holdfast.guard.watcher import end_sessions, summarise
+from holdfast.guard.sessions import end_sessions
+from holdfast.guard.watcher import summarise
 from holdfast.job.ring import RingWriter, ring_path
 from holdfast.observe.eventlog import read_events
 from holdfast.values import AttemptStarted, GuardStarted, LauncherDied, RunEnded, Step, StepSeen, Summary
@@ -149,9 +150,6 @@ def test_steps_in_a_ring_become_events_and_rows(tmp_path: Path) -> None:
         0,
         pytest.param(
             1,
-            marks=pytest.mark.xfail(
-                strict=True, reason="_last_pids reads node 0's log: it ends node 0's process ids here"
-            ),
         ),
     ],
 )
@@ -175,7 +173,6 @@ def test_a_guard_left_alone_ends_the_workers_of_its_own_node(tmp_path: Path, ear
 
 
 @pytest.mark.processes
-@pytest.mark.xfail(strict=True, reason="struct.error out of RingReader ends the guard")
 def test_a_broken_ring_does_not_end_the_guard(tmp_path: Path) -> None:
     """A writer that died while it made its ring leaves a piece; the other ranks are still watched."""
     with _guarded(tmp_path) as run:
@@ -200,7 +197,6 @@ def test_a_stop_ends_the_guard_without_a_word_of_a_dead_launcher(tmp_path: Path)
 
 
 @pytest.mark.processes
-@pytest.mark.xfail(strict=True, reason="die_with_parent exits before anything is noted or cleaned up")
 def test_a_guard_whose_parent_died_before_it_started_cleans_up_too(tmp_path: Path) -> None:
     """A script of a few milliseconds leaves no rings in memory for ever."""
     (tmp_path / "rings").mkdir()

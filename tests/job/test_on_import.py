@@ -139,7 +139,6 @@ def test_threads_that_import_at_once_run_the_action_once(modules: Path) -> None:
     assert seen == [1]
 
 
-@pytest.mark.xfail(strict=True, reason="_Loader.exec_module lets the action's error through")
 def test_an_action_that_raises_does_not_reach_the_importer(modules: Path) -> None:
     """Nothing of ours may raise into the user's import."""
 
@@ -150,7 +149,6 @@ def test_an_action_that_raises_does_not_reach_the_importer(modules: Path) -> Non
     assert importlib.import_module("hf_plain").value == 1
 
 
-@pytest.mark.xfail(strict=True, reason="find_spec uses up the finder: the action never runs")
 def test_looking_for_a_module_without_importing_it_does_not_use_up_the_action(modules: Path) -> None:
     """``find_spec`` is how programs ask whether a module is installed."""
     seen: list[int] = []
@@ -160,7 +158,6 @@ def test_looking_for_a_module_without_importing_it_does_not_use_up_the_action(mo
     assert seen == [1]
 
 
-@pytest.mark.xfail(strict=True, reason="the finder is gone after the first failed import")
 def test_an_import_that_failed_at_first_is_still_waited_for(modules: Path) -> None:
     """A script may put the folder on the path only after a first try."""
     seen: list[int] = []

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError, JobError, MissingError
+from holdfast.errors import HoldfastError, JobError
 
 app = typer.Typer(
     name="holdfast",
@@ -65,6 +65,8 @@ def _root(
 )
 def run(context: typer.Context) -> None:
     """Run a training script; ``holdfast run --help`` lists torchrun's flags and ours."""
+    from holdfast.guard.native import load_torch
+
     load_torch("run")
     from holdfast.guard.launch import launch
 
@@ -94,6 +96,7 @@ def inject(
     Example: holdfast inject --fault 'hang rank=0 for=10' holdfast_runs/20261115-194012-4f1c
     """
     from holdfast.cli import injection
+    from holdfast.guard.native import load_torch
 
     if kinds:
         injection.print_kinds()
@@ -116,6 +119,8 @@ def demo(
 
     Runs on any Linux machine without a GPU, in about a minute. Example: holdfast demo --picture demo.svg
     """
+    from holdfast.guard.native import load_torch
+
     load_torch("demo")
     from holdfast.cli.demo import play
 
@@ -128,20 +133,6 @@ def doctor(as_json: Json = False) -> None:
     from holdfast.cli.checkup import print_checkup
 
     print_checkup(as_json=as_json)
-
-
-def load_torch(verb: str) -> None:
-    """Import torch, or say how to get it; its native code is told to keep warnings to itself."""
-    import importlib.util
-    import os
-
-    if importlib.util.find_spec("torch") is None:
-        raise MissingError(f"holdfast {verb} needs torch: pip install 'holdfast[torch]'")
-    is_quiet = "TORCH_CPP_LOG_LEVEL" not in os.environ
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    importlib.import_module("torch")
-    if is_quiet:  # Read once, at the import; the workers decide for themselves.
-        del os.environ["TORCH_CPP_LOG_LEVEL"]
 
 
 def _complain(error: HoldfastError) -> None:

@@ -23,6 +23,7 @@ from torch.distributed.launcher.api import LaunchConfig
 
 from holdfast.errors import InputError
 from holdfast.guard.ports import check_is_store, check_port_is_free
+from holdfast.guard.signals import parse_signals
 from holdfast.guard.slurm import slurm_flags
 
 _OURS = ("run_dir",)
@@ -63,7 +64,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
     """Turn a command line into a checked launch, or raise ``InputError``."""
     parser = make_parser()
     args = parser.parse_args(argv)
-    implied = slurm_flags(env, _given(parser, args))
+    implied = slurm_flags(env, _given(parser, args, argv))
     if implied:
         args = parser.parse_args([*implied, *argv])
     _check_numbers(args)
@@ -80,8 +81,12 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
     )
 
 
-def _given(parser: argparse.ArgumentParser, args: argparse.Namespace) -> set[str]:
-    return {name for name, value in vars(args).items() if value != parser.get_default(name)}
+def _given(parser: argparse.ArgumentParser, args: argparse.Namespace, argv: Sequence[str]) -> set[str]:
+    """Return the names of the flags that a person gave, on the command line or by PET_* variables."""
+    ours = argv[: len(argv) - len(args.training_script_args) - 1]
+    actions = {text: action.dest for action in parser._actions for text in action.option_strings}
+    named = {actions[word.partition("=")[0]] for word in ours if word.partition("=")[0] in actions}
+    return named | {name for name in vars(args) if f"PET_{name.upper()}" in os.environ}
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
@@ -95,8 +100,11 @@ def _check_numbers(args: argparse.Namespace) -> None:
         raise InputError(f"--nnodes is {args.nnodes!r}, expected at least 1 node and MIN no more than MAX")
     if args.max_restarts < 0:
         raise InputError(f"--max-restarts is {args.max_restarts}, expected 0 or more")
-    if args.monitor_interval <= 0:
-        raise InputError(f"--monitor-interval is {args.monitor_interval}, expected more than 0")
+    if not 0 < args.monitor_interval < 3600:
+        raise InputError(f"--monitor-interval is {args.monitor_interval}, expected more than 0 seconds")
+    if args.master_port is not None and not 0 <= args.master_port < 65536:
+        raise InputError(f"port {args.master_port} does not exist, expected 0 to 65535")
+    parse_signals(args.signals_to_handle)
     if args.rdzv_backend == "static" and not args.standalone:
         _check_static(args, low, high)
     if args.logs_specs is not None:

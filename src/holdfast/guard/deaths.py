@@ -86,7 +86,7 @@ def cause(death: Death) -> str:
 
 def short_cause(death: Death) -> str:
     """Return what ended the worker in a few words."""
-    what = death.error or death.signal
+    what = (death.error or "").partition("\n")[0] or death.signal
     return f"{what} (exit code {death.exit_code})" if what else f"exit code {death.exit_code}"
 
 

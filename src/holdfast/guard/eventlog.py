@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.guard.say import Say
+from holdfast.guard.text import encode_json
 from holdfast.values import SCHEMA_VERSION, AnyEvent, Stamp
 
 _LOCK_TRIES = 50
@@ -65,7 +66,7 @@ def encode(stamp: Stamp, event: AnyEvent) -> bytes:
     """Return the line of the log: the stamp's fields, then the event's own."""
     line: dict[str, Any] = msgspec.to_builtins(stamp)
     fields = msgspec.to_builtins(event)
-    return msgspec.json.encode(line | {"name": fields.pop("name"), "type": event.type} | fields) + b"\n"
+    return encode_json(line | {"name": fields.pop("name"), "type": event.type} | fields) + b"\n"
 
 
 def append_line(path: Path, line: bytes) -> None:

@@ -7,7 +7,6 @@ nobody named one, which run directory node 0 has chosen for all.
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.guard.eventlog import EventLog
-from holdfast.guard.rings import make_rings
+from holdfast.guard.rings import RingsFolder
 from holdfast.guard.rundir import RunDir, default_path, make_info
 from holdfast.guard.say import Say
 from holdfast.guard.supervisor import Supervisor
@@ -61,7 +60,8 @@ class Home:
         if chosen is None:
             chosen = share(str(default_path(Path(plan.settings.runs), plan.run_id, datetime.now(UTC))))
         self.run_dir = RunDir(Path(chosen).absolute(), say)
-        self.rings = make_rings()
+        self._rings = RingsFolder()
+        self.rings = self._rings.path
         self.log = EventLog(self.run_dir.path, node=node, host=socket.gethostname(), say=say)
         self.supervisor = Supervisor(
             run_dir=self.run_dir.path, rings=self.rings, node=node, log=self.log, say=say
@@ -75,7 +75,8 @@ class Home:
                 launch=plan.launch,
             )
             self.run_dir.write_info(info)
-        say.line(f"run directory {self.run_dir.path}")
+        if node == 0:
+            say.line(f"run directory {self.run_dir.path}")
         self.log.append(RunStarted(run_id=plan.run_id, argv=plan.argv, pid=os.getpid()))
         self._finish = plan.on_start(self) if plan.on_start is not None else None
 
@@ -85,9 +86,9 @@ class Home:
             self._finish()
         self.supervisor.stop()
         self.log.append(RunEnded(exit_code=exit_code, reason=reason))
-        shutil.rmtree(self.rings, ignore_errors=True)
+        self._rings.remove()
 
     def drop(self) -> None:
         """Leave nothing running, at once and without a word."""
         self.supervisor.kill()
-        shutil.rmtree(self.rings, ignore_errors=True)
+        self._rings.remove()

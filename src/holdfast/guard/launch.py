@@ -24,9 +24,10 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from holdfast.errors import InputError, JobError
 from holdfast.guard.agent import Agent, Ports
 from holdfast.guard.args import RunArgs, parse
+from holdfast.guard.console import Console
 from holdfast.guard.deaths import cause, describe, others
 from holdfast.guard.home import Home, RunPlan, RunSettings
-from holdfast.guard.output import Console, Pump
+from holdfast.guard.output import Pump
 from holdfast.guard.plans import Recipe
 from holdfast.guard.say import Say
 from holdfast.guard.signals import SignalWatch, Stopped
@@ -76,8 +77,8 @@ class _Launch:
         self._grace_s = plan.settings.stop_grace_s
         if args.is_grace_given and config.shutdown_timeout is not None:
             self._grace_s = float(config.shutdown_timeout)
-        self._say = Say()
         self._console = Console()
+        self._say = Say(put=self._console.put)
         self._pump = Pump(self._console, self._say)
         self._agent: Agent | None = None
         self._home: Home | None = None
@@ -158,6 +159,7 @@ class _Launch:
             self._home.close(exit_code=code, reason=reason)
         self._pump.close()
         self._console.close(2.0)
+        self._say = Say()  # Nothing else is left that it could hold up.
         if self._console.dropped:
             self._say.line(f"{self._console.dropped} blocks of output were not shown: the terminal was slow")
         if reason == "failed" and self._agent is not None and self._agent.first is not None:
@@ -166,7 +168,9 @@ class _Launch:
             self._say.line(reason)
 
     def _tell_failure(self, first: Death, deaths: list[Death]) -> None:
-        if first.traceback:
+        # srun shows the output of all launchers in one place: there it is enough that one of them shows it.
+        is_mine = self._home is None or first.node == self._home.log.node
+        if first.traceback and (is_mine or "SLURM_STEP_ID" not in os.environ):
             self._say.raw(first.traceback.rstrip() + "\n")
         for line in others(first, deaths):
             self._say.line(line)

@@ -19,6 +19,7 @@ class Lines:
     def __init__(self) -> None:
         self._rest = b""
         self._bar_s = float("-inf")
+        self._was_cut = False
 
     def feed(self, data: bytes, now_s: float) -> list[bytes]:
         """Return the lines completed by the data."""
@@ -29,10 +30,13 @@ class Lines:
         self._rest = rest + held
         lines = []
         for piece, end in zip(pieces[::2], pieces[1::2], strict=True):
-            if end == b"\n" or self._is_bar_due(piece, now_s):
+            if not piece and self._was_cut:
+                self._was_cut = False  # The end of a line that was passed on before it ended.
+            elif end == b"\n" or self._is_bar_due(piece, now_s):
                 lines.append(piece)
         if len(self._rest) > _LONGEST_BYTES:
             lines += self.close()
+            self._was_cut = True
         return lines
 
     def close(self) -> list[bytes]:

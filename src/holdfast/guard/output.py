@@ -8,7 +8,6 @@ cannot be blocked by anything of ours.
 from __future__ import annotations
 
 import os
-import queue
 import selectors
 import threading
 import time
@@ -18,10 +17,10 @@ from typing import BinaryIO
 
 import msgspec
 
+from holdfast.guard.console import Console
 from holdfast.guard.lines import Lines
 from holdfast.guard.say import Say
 
-_QUEUE_CHUNKS = 4096
 _READ_BYTES = 64 * 1024
 
 
@@ -34,41 +33,6 @@ class Show(msgspec.Struct, frozen=True, kw_only=True):
     stdout_filters: tuple[str, ...] = ()
     """Lines with one of these words also go to a file of their own (--duplicate-stdout-filters)."""
     stderr_filters: tuple[str, ...] = ()
-
-
-class Console:
-    """The terminal, behind a queue so that it cannot hold anybody up."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        """Chunks of lines that did not fit because the terminal was too slow."""
-        self._queue: queue.Queue[tuple[int, bytes] | None] = queue.Queue(maxsize=_QUEUE_CHUNKS)
-        self._thread = threading.Thread(target=self._write, name="holdfast-console", daemon=True)
-        self._thread.start()
-
-    def put(self, fd: int, data: bytes) -> None:
-        """Hand over whole lines for descriptor 1 or 2."""
-        try:
-            self._queue.put_nowait((fd, data))
-        except queue.Full:
-            self.dropped += 1
-
-    def close(self, timeout_s: float) -> None:
-        """Write what is queued, but wait no longer than the time-out."""
-        try:
-            self._queue.put(None, timeout=timeout_s)
-        except queue.Full:
-            return
-        self._thread.join(timeout_s)
-
-    def _write(self) -> None:
-        while (item := self._queue.get()) is not None:
-            fd, data = item
-            try:
-                while data:
-                    data = data[os.write(fd, data) :]
-            except OSError:
-                continue  # The reader is gone; the files have it all.
 
 
 class _Stream:
@@ -98,10 +62,10 @@ class Pump:
     def add_output(self, *, stdout: int, stderr: int, log: Path, show: Show) -> None:
         """Read a worker's two output pipes from now on."""
         file = LogFile(log, self._say)
-        out = _Channel(1, show.prefix, file, self._console if show.stdout else None)
-        err = _Channel(2, show.prefix, file, self._console if show.stderr else None)
-        out.copy(show.stdout_filters, LogFile(log.with_name("filtered_stdout.log"), self._say))
-        err.copy(show.stderr_filters, LogFile(log.with_name("filtered_stderr.log"), self._say))
+        out = _Channel(1, show.prefix, file.shared(), self._console if show.stdout else None)
+        err = _Channel(2, show.prefix, file.shared(), self._console if show.stderr else None)
+        out.copy(show.stdout_filters, LogFile(log.with_name("filtered_stdout.log"), self._say).shared())
+        err.copy(show.stderr_filters, LogFile(log.with_name("filtered_stderr.log"), self._say).shared())
         self._add(_Stream(stdout, out.take, out.end))
         self._add(_Stream(stderr, err.take, err.end))
 
@@ -113,9 +77,9 @@ class Pump:
 
         self._add(_Stream(pidfd, take, lambda: None))
 
-    def add_report(self, fd: int, take: Callable[[bytes], None]) -> None:
-        """Collect a worker's last words."""
-        self._add(_Stream(fd, take, lambda: None))
+    def add_report(self, fd: int, take: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        """Collect a worker's last words, and say when there will be no more."""
+        self._add(_Stream(fd, take, end))
 
     def drain(self, timeout_s: float) -> None:
         """Return when all pipes have ended, or after the time-out (a grandchild may hold one open)."""
@@ -198,6 +162,9 @@ class _Channel:
 
     def end(self) -> None:
         self._show(self._lines.close())
+        self._file.release()
+        if self._extra is not None:
+            self._extra.release()
 
     def _show(self, lines: list[bytes]) -> None:
         if lines and self._console is not None:
@@ -214,6 +181,19 @@ class LogFile:
         self._path = path
         self._say = say
         self._file: BinaryIO | None = None
+        self._users = 0
+
+    def shared(self) -> LogFile:
+        """Return itself for one more user; when all have released it, it is closed."""
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        """Be done with it."""
+        self._users -= 1
+        if self._users <= 0 and self._file is not None:
+            self._file.close()
+            self._file = None
 
     def write(self, data: bytes) -> None:
         """Append, or lose it."""

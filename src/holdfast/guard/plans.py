@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from string import Template
 from typing import Any
@@ -15,7 +16,7 @@ from holdfast.guard.args import RunArgs
 from holdfast.guard.home import Home
 from holdfast.guard.output import Show
 from holdfast.guard.workers import WorkerPlan
-from holdfast.job.attach import ATTEMPT_ENV, RINGS_ENV
+from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def _plan(recipe: Recipe, attempt: Attempt, home: Home, worker: Any) -> WorkerPl
         local_rank=local_rank,
         command=_bind(command, local_rank, attempt.group.spec.numa_options),
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != ATTACHED_ENV},
             RINGS_ENV: str(home.rings),
             ATTEMPT_ENV: str(attempt.number),
             **(recipe.env(home) if recipe.env is not None else {}),
@@ -67,7 +68,7 @@ def _plan(recipe: Recipe, attempt: Attempt, home: Home, worker: Any) -> WorkerPl
 def _show(args: RunArgs, spec: Any, rank: int, local_rank: int) -> Show:
     hidden = args.redirects(local_rank)
     is_shown = args.shown_ranks is None or local_rank in args.shown_ranks
-    template = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE") or "[rank ${rank}] "
+    template = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE") or _prefix(rank)
     return Show(
         prefix=Template(template).safe_substitute(role_name=spec.role, rank=rank, local_rank=local_rank),
         stdout=is_shown and not hidden & Std.OUT,
@@ -75,6 +76,13 @@ def _show(args: RunArgs, spec: Any, rank: int, local_rank: int) -> Show:
         stdout_filters=tuple(spec.duplicate_stdout_filters or ()),
         stderr_filters=tuple(spec.duplicate_stderr_filters or ()),
     )
+
+
+def _prefix(rank: int) -> str:
+    # A colour per rank where a person is looking; the files and pipes stay plain.
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        return f"\x1b[{31 + rank % 6}m[rank ${{rank}}]\x1b[0m "
+    return "[rank ${rank}] "
 
 
 def _environment(attempt: Attempt, worker: Any) -> dict[str, str]:

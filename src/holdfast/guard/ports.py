@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 import time
@@ -75,9 +76,9 @@ def _exit_status(child: int, timeout_s: float) -> int:
 
 
 def _split(endpoint: str) -> tuple[str, int | None]:
-    host, _, text = endpoint.rpartition(":")
-    if not text.isdigit():
+    host, colon, text = endpoint.rpartition(":")
+    if not colon or endpoint.endswith("]"):
         return endpoint, None
-    if int(text) > 65535:
-        raise InputError(f"port {text} does not exist, expected 0 to 65535")
+    if not re.fullmatch("[0-9]+", text) or int(text) > 65535:
+        raise InputError(f"port {text} of {endpoint!r} does not exist, expected 0 to 65535")
     return host.strip("[]"), int(text)

@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
 from pathlib import Path
 
-import psutil
-
 from holdfast.job.place import rings_folder
 from holdfast.job.ring import RingReader
 from holdfast.values import Step
 
+_PREFIX = "launch-"
+_OWNER = "owner.lock"
 
-def make_rings() -> Path:
-    """Create an empty folder for this process's workers, and remove what dead launchers left."""
-    folder = rings_folder(f"run-{os.getpid()}-{secrets.token_hex(4)}")
-    folder.mkdir(mode=0o700, parents=True)
-    for other in folder.parent.glob("run-*"):
-        pid = other.name.split("-")[1]
-        if pid.isdigit() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(other, ignore_errors=True)
-    return folder
+
+class RingsFolder:
+    """A folder for a launcher's workers; what launchers that died have left is removed on the way.
+
+    The owner holds a lock for as long as it lives. That tells the dead from the living also where
+    containers share the memory but not the process numbers.
+    """
+
+    def __init__(self) -> None:
+        self.path = rings_folder(f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
+        self._lock: int | None = None
+        with contextlib.suppress(OSError):
+            self._lock = _take(self.path / _OWNER)
+            self._sweep()
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _sweep(self) -> None:
+        for other in self.path.parent.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                os.close(_take(other / _OWNER, flags=os.O_RDWR))
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _take(lock: Path, flags: int = os.O_RDWR | os.O_CREAT) -> int:
+    """Lock the file and return its descriptor; raise where somebody else has it."""
+    fd = os.open(lock, flags | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 class Rings:
@@ -45,14 +75,20 @@ class Rings:
         for path in sorted(self._folder.glob("rank_*.ring")):
             # A ring that cannot be read (its writer is just starting, or is of another version) is no ring.
             with contextlib.suppress(OSError, ValueError):
-                steps += self._reader(path).read()
+                steps += self._renew(path)
+            reader = self._readers.get(path.name)
+            steps += reader.read() if reader is not None else []
         return steps
 
-    def _reader(self, path: Path) -> RingReader:
-        reader = self._readers.get(path.name)
-        if reader is None or reader.inode != path.stat().st_ino:
-            if reader is not None:
-                self._lost_before += reader.lost
-                reader.close()
-            reader = self._readers[path.name] = RingReader(path)
-        return reader
+    def _renew(self, path: Path) -> list[Step]:
+        """Open a ring that is new, and return what was left unread in the one that it replaced."""
+        old = self._readers.get(path.name)
+        if old is not None and old.inode == path.stat().st_ino:
+            return []
+        self._readers[path.name] = RingReader(path)
+        if old is None:
+            return []
+        rest = old.read()
+        self._lost_before += old.lost
+        old.close()
+        return rest

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -24,8 +26,12 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.guard.say import Say
+from holdfast.guard.text import encode_json
 from holdfast.settings import Effective
 from holdfast.values import SCHEMA_VERSION
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|none")
+"""Run ids that nobody chose."""
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +73,16 @@ class RunDir:
         file = self.path / "run.json"
         fresh = file.with_suffix(f".{os.getpid()}.new")
         try:
-            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(info), indent=2) + b"\n")
+            fresh.write_bytes(msgspec.json.format(encode_json(info), indent=2) + b"\n")
             fresh.rename(file)
         except OSError as error:
             self._say.cannot_write(file, error)
 
 
 def default_path(runs: Path, run_id: str, now: datetime) -> Path:
-    """Return a new folder's name: sorted by time, and the same on all nodes only if they are told so."""
-    return runs / f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{run_id[:8]}"
+    """Return a new folder's name, sorted by time; node 0 tells it to the others."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", run_id)[:24] if not _UUID.fullmatch(run_id) else ""
+    return runs / "-".join(filter(None, [f"{now.astimezone(UTC):%Y%m%d-%H%M%S}", name, secrets.token_hex(2)]))
 
 
 def make_info(

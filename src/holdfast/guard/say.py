@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
+from collections.abc import Callable
 from pathlib import Path
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything, also where the descriptor does not block; raise when the reader is gone."""
+    while data:
+        try:
+            data = data[os.write(fd, data) :]
+        except BlockingIOError:
+            select.select([], [fd], [], 1.0)
 
 
 class Say:
     """Writes lines that begin with ``holdfast:``; a repeated topic is said only the first time."""
 
-    def __init__(self, fd: int = 2) -> None:
+    def __init__(self, fd: int = 2, put: Callable[[int, bytes], None] = write_all) -> None:
         self._fd = fd
+        self._put = put
         self._said: set[str] = set()
         self._lock = threading.Lock()
 
@@ -32,10 +44,8 @@ class Say:
         self.once("files", f"cannot write {path}: {error.strerror}; training goes on")
 
     def raw(self, text: str) -> None:
-        """Write text that is complete in itself, in one call so that lines stay whole."""
+        """Write text that is complete in itself, in one piece so that lines stay whole."""
         try:
-            data = text.encode(errors="replace")
-            while data:
-                data = data[os.write(self._fd, data) :]
+            self._put(self._fd, text.encode(errors="replace"))
         except OSError:
             return  # Nobody is listening any more; training goes on.

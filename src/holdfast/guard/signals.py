@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
+from holdfast.errors import InputError
+
 
 class Stopped(BaseException):
     """The launcher was asked to stop by a signal; a BaseException, so that no retry loop swallows it."""
@@ -23,6 +25,16 @@ class Stopped(BaseException):
         self.number = number
 
 
+def parse_signals(names: str) -> set[signal.Signals]:
+    """Return the signals of a list such as ``SIGTERM,SIGINT``."""
+    numbers = set()
+    for name in filter(None, (name.strip() for name in names.split(","))):
+        if name not in signal.Signals.__members__ or name in ("SIGKILL", "SIGSTOP"):
+            raise InputError(f"--signals-to-handle has {name!r}, expected signals that can be caught")
+        numbers.add(signal.Signals[name])
+    return numbers
+
+
 class SignalWatch:
     """Turns the first stop signal into ``Stopped`` in the main thread; a second one kills at once."""
 
@@ -30,7 +42,9 @@ class SignalWatch:
         self.received: signal.Signals | None = None
         self._limit_s = limit_s
         self._kill_all = kill_all
-        self._numbers = {signal.Signals[name.strip()] for name in names.split(",") if name.strip()}
+        self._numbers = parse_signals(names)
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+            self._numbers.discard(signal.SIGHUP)  # Started by nohup, which means it.
         read_fd, self._write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(read_fd, True)
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 from holdfast.errors import InputError
 
 _FIRST_PORT = 20_000
-_PORTS = 20_000
+_PORTS = 12_000
+"""Up to where Linux begins to hand out ports to outgoing connections."""
 RENDEZVOUS_FLAGS = frozenset(
     {"nnodes", "standalone", "rdzv_backend", "rdzv_endpoint", "master_addr", "master_port", "node_rank"}
 )
@@ -20,22 +21,25 @@ RENDEZVOUS_FLAGS = frozenset(
 
 def slurm_flags(env: Mapping[str, str], given: Collection[str]) -> list[str]:
     """Return the torchrun flags that the job step implies, none where a person decided already."""
-    nodes = int(env.get("SLURM_STEP_NUM_NODES") or env.get("SLURM_NNODES") or 1)
+    nodes = _number(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES", default=1)
     if "SLURM_STEP_ID" not in env or nodes < 2 or RENDEZVOUS_FLAGS & set(given):
         return []
-    tasks = int(env.get("SLURM_STEP_NUM_TASKS") or env.get("SLURM_NTASKS") or nodes)
+    tasks = _number(env, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", default=nodes)
     if tasks != nodes:
         raise InputError(
-            f"srun started {tasks} launchers on {nodes} nodes, expected one per node: use --ntasks-per-node=1"
+            f"srun started {tasks} launchers on {nodes} nodes, expected one per node: "
+            f"use srun --ntasks={nodes} --ntasks-per-node=1"
         )
-    job = env["SLURM_JOB_ID"]
-    hosts = expand_hosts(env.get("SLURM_STEP_NODELIST") or env["SLURM_JOB_NODELIST"])
+    job = _number(env, "SLURM_JOB_ID")
+    hosts = expand_hosts(env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST") or "")
+    if not hosts:
+        raise InputError("SLURM_JOB_NODELIST is not set, expected a list of nodes such as a[1-2]")
     return [
         f"--nnodes={nodes}",
-        f"--node-rank={env['SLURM_NODEID']}",
+        f"--node-rank={_number(env, 'SLURM_NODEID')}",
         f"--master-addr={hosts[0]}",
         # The step's number too: two steps of one job may run side by side.
-        f"--master-port={_FIRST_PORT + (int(job) * 7 + _step(env)) % _PORTS}",
+        f"--master-port={_FIRST_PORT + (job * 7 + _step(env)) % _PORTS}",
         f"--rdzv-id=slurm-{job}-{env['SLURM_STEP_ID']}",
     ]
 
@@ -56,11 +60,25 @@ def _expand_item(item: str) -> list[str]:
     names = []
     for part in ranges.split(","):
         low, _, high = part.partition("-")
+        if not re.fullmatch("[0-9]+", low) or not re.fullmatch("[0-9]*", high):
+            raise InputError(f"node list {item!r} has {part!r}, expected a range such as 01-04")
         numbers = range(int(low), int(high or low) + 1)
         names += [f"{before}{number:0{len(low)}d}{after}" for number in numbers]
     return [host for name in names for host in _expand_item(name)]
 
 
+def _number(env: Mapping[str, str], *names: str, default: int | None = None) -> int:
+    for name in names:
+        text = env.get(name) or ""
+        if re.fullmatch("[0-9]+", text):
+            return int(text)
+        if text:
+            raise InputError(f"{name} is {text!r}, expected a number")
+    if default is None:
+        raise InputError(f"{names[0]} is not set, expected a number: give the rendezvous flags yourself")
+    return default
+
+
 def _step(env: Mapping[str, str]) -> int:
     text = env["SLURM_STEP_ID"]
-    return int(text) if text.isdigit() else 0
+    return int(text) if re.fullmatch("[0-9]+", text) else 0

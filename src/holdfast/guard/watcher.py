@@ -21,14 +21,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import psutil
 
-from holdfast.guard.eventlog import EventLog, append_line
+from holdfast.errors import InputError
+from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
-from holdfast.job.deathsig import die_with_parent
+from holdfast.guard.sessions import end_sessions
+from holdfast.job.deathsig import ask_for_death_signal
 from holdfast.observe.eventlog import read_events
-from holdfast.values import AttemptStarted, GuardStarted, LauncherDied, RunEnded, Step, StepSeen, Summary
+from holdfast.values import (
+    AttemptEnded,
+    AttemptStarted,
+    GuardStarted,
+    LauncherDied,
+    RunEnded,
+    Step,
+    StepSeen,
+    Summary,
+)
 
 _EVERY_S = 1.0
 _STOP = signal.SIGTERM
@@ -47,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Blocked, and taken one by one in the loop below: no handler can cut into a line being written.
     signal.pthread_sigmask(signal.SIG_BLOCK, {_STOP, _PARENT_DIED})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    die_with_parent(args.parent, _PARENT_DIED)
+    ask_for_death_signal(_PARENT_DIED)
     _Guard(args).watch()
     return 0
 
@@ -71,6 +81,10 @@ class _Guard:
     def watch(self) -> None:
         """Look once a second until told to stop or alone; the last look is after that."""
         self._log.append(GuardStarted(pid=os.getpid()))
+        if os.getppid() != self._parent:  # It died before the kernel could be asked to tell us.
+            self._look()
+            self._outlive()
+            return
         while True:
             heard = signal.sigtimedwait([_STOP, _PARENT_DIED], _EVERY_S)
             self._look()
@@ -110,7 +124,7 @@ class _Guard:
             self._log.append(RunEnded(exit_code=0, reason="the watched process ended"))
         else:
             self._log.append(LauncherDied(pid=self._parent))
-            end_sessions(_last_pids(self._run_dir))
+            end_sessions(_running_workers(self._run_dir / log_name(self._log.node)))
         shutil.rmtree(self._rings_folder, ignore_errors=True)
 
 
@@ -132,30 +146,12 @@ def summarise(steps: Sequence[Step], *, node: int, attempt: int, lost: int) -> S
     )
 
 
-def end_sessions(leaders: Sequence[int]) -> None:
-    """Kill every process of the workers' sessions: data loaders and helpers that outlived their worker."""
-    ids = set(leaders)
-    deadline_s = time.monotonic() + 2.0
-    while time.monotonic() < deadline_s:
-        left = [process.pid for process in psutil.process_iter() if _session(process.pid) in ids]
-        if not left:
-            return
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
-
-
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return -1
-
-
-def _last_pids(run_dir: Path) -> list[int]:
-    with contextlib.suppress(Exception):
-        for record in reversed(read_events(run_dir / "events.jsonl").records):
+def _running_workers(log: Path) -> list[int]:
+    """Return the workers of the attempt that was going on, none where the log does not tell."""
+    with contextlib.suppress(InputError):
+        for record in reversed(read_events(log).records):
+            if isinstance(record.event, AttemptEnded):
+                return []  # Their numbers may be other processes' by now.
             if isinstance(record.event, AttemptStarted):
                 return record.event.pids
     return []

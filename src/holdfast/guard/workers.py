@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,9 @@ import msgspec
 from holdfast.guard.deaths import shell_code
 from holdfast.guard.output import LogFile, Pump, Show
 from holdfast.guard.say import Say
+from holdfast.guard.sessions import end_sessions
 from holdfast.job.boot import LAUNCHER_ENV, REPORT_ENV
+from holdfast.job.lastwords import LastWords
 from holdfast.values import Death
 
 
@@ -34,14 +37,6 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     show: Show
 
 
-class _Words(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``boot`` writes when the script raised."""
-
-    error: str
-    traceback: str
-    seen_s: float
-
-
 class Worker:
     """One running worker."""
 
@@ -49,6 +44,7 @@ class Worker:
         self.plan = plan
         self.exit_code: int | None = None
         self._report = b""
+        self._has_spoken = threading.Event()
         self._gone_s: float | None = None
         report_read, report_write = os.pipe2(os.O_CLOEXEC)
         try:
@@ -79,6 +75,8 @@ class Worker:
         self._gone_s = self._gone_s or time.monotonic()
         # Before it is reaped, so that its id cannot have passed to anybody else.
         self.signal(signal.SIGKILL)
+        # Its last words may still be in the pipe; a child in another group may hold that open for ever.
+        self._has_spoken.wait(0.3)
         self.exit_code = self.process.wait()
         return True
 
@@ -86,10 +84,6 @@ class Worker:
         """Send a signal to the worker and all processes of its group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-
-    def has_raised(self) -> bool:
-        """Say whether the script has raised already, even if the process is still about to end."""
-        return self._words() is not None
 
     def death(self, *, node: int, host: str) -> Death:
         """Describe how it ended."""
@@ -109,9 +103,9 @@ class Worker:
             seen_s=words.seen_s if words else self._gone_s or 0.0,
         )
 
-    def _words(self) -> _Words | None:
+    def _words(self) -> LastWords | None:
         try:
-            return msgspec.json.decode(self._report.partition(b"\n")[0], type=_Words)
+            return msgspec.json.decode(self._report.partition(b"\n")[0], type=LastWords)
         except msgspec.DecodeError:
             return None
 
@@ -127,7 +121,7 @@ class Worker:
         )
         self.process.stdout.close()
         self.process.stderr.close()
-        pump.add_report(report, self._hear)
+        pump.add_report(report, self._hear, self._has_spoken.set)
         with contextlib.suppress(OSError):  # Kernels before 5.3: the moment is then that of the next look.
             pump.add_exit(os.pidfd_open(self.pid), self._see_gone)
 
@@ -167,6 +161,7 @@ class Workers:
         _wait_until(lambda: not self.running(), grace_s)
         for worker in self.running():
             worker.signal(signal.SIGKILL)
+        end_sessions([worker.pid for worker in self.all])
         if not _wait_until(lambda: not self.running(), 5.0):
             names = ", ".join(f"rank {w.plan.rank} (pid {w.pid})" for w in self.running())
             self._say.line(f"{names} cannot be killed: stuck in the kernel (disk, network, driver)")
@@ -180,7 +175,9 @@ class Workers:
         for worker in self.all:
             death = deaths.get(worker.plan.rank)
             if death is not None and death.traceback:
-                LogFile(worker.plan.log, self._say).write(f"{death.traceback.rstrip()}\n".encode())
+                file = LogFile(worker.plan.log, self._say).shared()
+                file.write(f"{death.traceback.rstrip()}\n".encode())
+                file.release()
 
 
 def _wait_until(is_done: Callable[[], bool], timeout_s: float) -> bool:

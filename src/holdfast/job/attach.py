@@ -18,6 +18,8 @@ from holdfast.job.ring import RingWriter, ring_path
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
+ATTACHED_ENV = "HOLDFAST_ATTACHED_PID"
+"""The process that has a ring; its children inherit the variable and must not replace that ring."""
 ATTEMPT_ENV = "HOLDFAST_ATTEMPT"
 """Number of the attempt, where our launcher counts them."""
 
@@ -31,6 +33,7 @@ class StepHook:
         self.steps = 0
         self.errors = 0
         self._ring = ring
+        self._pid = os.getpid()
         self._last_ns = 0
         self._leader: weakref.ref[Any] | None = None
 
@@ -50,6 +53,8 @@ class StepHook:
             self.errors += 1
 
     def _record(self, optimizer: Any) -> None:
+        if os.getpid() != self._pid:  # A forked child has our hook, but the ring is its parent's.
+            return
         # With several optimizers the first one to step sets the beat, until it is gone.
         leader = self._leader() if self._leader is not None else None
         if leader is None:
@@ -71,6 +76,7 @@ def attach(rings: Path, *, rank: int) -> StepHook | None:
         except OSError:
             return None
         on_import("torch.optim.optimizer", hook.install)
+        os.environ[ATTACHED_ENV] = str(os.getpid())
         _attached = hook
     return _attached
 
@@ -83,6 +89,8 @@ def _attempt() -> int:
 def watch(run_dir: str | Path | None = None) -> None:
     """Watch the process it is called in, under any launcher or none; a second call does nothing."""
     try:
+        if os.environ.get(ATTACHED_ENV, str(os.getpid())) != str(os.getpid()):
+            return  # A child of a watched process, such as a data loader that runs the script again.
         place = find_place(os.environ)
         rings = os.environ.get(RINGS_ENV)
         if rings is not None:
@@ -95,7 +103,6 @@ def watch(run_dir: str | Path | None = None) -> None:
 
 def _watch_alone(place: Place, run_dir: str | Path | None) -> None:
     folder = rings_folder(place.key)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.environ[RINGS_ENV] = str(folder)  # Children, and a second call, find it.
     attach(folder, rank=place.rank)
     if place.local_rank == 0:

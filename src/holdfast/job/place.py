@@ -1,6 +1,6 @@
 """Where this process stands in its job: rank, node, and a key that all its local peers agree on.
 
-A pure reading of the environment that torchrun, Slurm or mpirun set; unknown launchers give rank 0.
+A reading of the environment that torchrun, Slurm or mpirun set; unknown launchers give rank 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     local_rank: int
     node: int
     key: str
-    """The same for all ranks of a job on a node, different between jobs."""
+    """The same for all ranks of a job on a node, different between jobs; good as a file name."""
 
 
 def find_place(env: Mapping[str, str]) -> Place:
@@ -36,19 +36,32 @@ def find_place(env: Mapping[str, str]) -> Place:
         rank=_first_number(env, _RANK),
         local_rank=_first_number(env, _LOCAL_RANK),
         node=_first_number(env, _NODE),
-        key=re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(parts))[:80],
+        key="job-" + re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(parts))[:80],
     )
 
 
 def rings_folder(key: str) -> Path:
-    """Return the folder for a job's rings: memory, not disk, and private to the user."""
-    shared_memory = Path("/dev/shm")
-    root = shared_memory if os.access(shared_memory, os.W_OK) else Path(tempfile.gettempdir())
-    return root / f"holdfast-{os.getuid()}" / key
+    """Create and return the folder for a job's rings: in memory where possible, and private to the user."""
+    for root in (Path("/dev/shm"), Path(tempfile.gettempdir())):
+        private = root / f"holdfast-{os.getuid()}"
+        try:
+            private.mkdir(mode=0o700, exist_ok=True)
+            status = private.lstat()
+            # Others may create names in these folders too: a folder that is not ours alone is not used.
+            if status.st_uid == os.getuid() and status.st_mode & 0o077 == 0 and private.is_dir():
+                folder = private / key
+                folder.mkdir(mode=0o700, exist_ok=True)
+                return folder
+        except OSError:
+            continue
+    try:
+        return Path(tempfile.mkdtemp(prefix="holdfast-"))
+    except OSError:  # No memory, no disk: a folder that is not there, where rings quietly cannot be made.
+        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-none"
 
 
 def _first_number(env: Mapping[str, str], names: tuple[str, ...]) -> int:
     for name in names:
-        if env.get(name, "").isdigit():
+        if re.fullmatch("[0-9]+", env.get(name, "")):
             return int(env[name])
     return 0

@@ -25,7 +25,7 @@ class EventLogContent(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_run(folder: Path) -> EventLogContent:
     """Read all event logs of a run directory, node by node."""
-    files = sorted(folder.glob("events*.jsonl"))
+    files = sorted(folder.glob("events*.jsonl"), key=lambda file: (len(file.name), file.name))
     if not files:
         raise InputError(f"{folder}: no events.jsonl in it, expected a run directory")
     parts = [read_events(file) for file in files]
@@ -50,7 +50,7 @@ def read_events(file: Path) -> EventLogContent:
             continue
         try:
             records.append(_decode(line))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             broken.append(f"{file.name}:{number}: {error}")
     return EventLogContent(records=records, cut=1 if rest else 0, broken=broken)
 

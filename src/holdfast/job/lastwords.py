@@ -1,0 +1,105 @@
+"""What a worker says when its script has raised: to its launcher, and to torchelastic's error file."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import io
+import json
+import os
+import stat
+import sys
+import time
+import traceback
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+LIMIT_BYTES = 48 * 1024
+"""Less than a pipe holds, so that last words never wait for a reader."""
+
+
+class LastWords(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as it travels to the launcher."""
+
+    error: str
+    """The error in one line, as the end of a traceback has it."""
+    traceback: str
+    seen_s: float
+
+
+class Report:
+    """The pipe to the launcher; native crashes write their stacks there too."""
+
+    def __init__(self, fd: int) -> None:
+        # Closed on exec, so that programs which the worker starts never hold it.
+        os.set_inheritable(fd, False)
+        faulthandler.enable(file=fd)
+        self._fd = fd
+        self._identity = self._look()
+
+    def send(self, words: LastWords) -> bool:
+        """Say it, and return whether it went out."""
+        try:
+            if self._look() != self._identity:  # The script closed it, and the number may be another file's.
+                return False
+            os.set_blocking(self._fd, False)
+            data = _encode(words) + b"\n"
+            return os.write(self._fd, data) == len(data)
+        except OSError:
+            return False
+
+    def _look(self) -> tuple[int, int, bool]:
+        status = os.fstat(self._fd)
+        return status.st_dev, status.st_ino, stat.S_ISFIFO(status.st_mode)
+
+
+def describe(error: Exception, *, own_files: Collection[str]) -> LastWords:
+    """Turn an exception into last words, without the frames of our own files at its beginning."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in own_files:
+        trace = trace.tb_next
+    text = _by_users_hook(error, trace) or "".join(traceback.format_exception(type(error), error, trace))
+    return LastWords(error=_one_line(error), traceback=text, seen_s=time.monotonic())
+
+
+def write_error_file(words: LastWords) -> None:
+    """Write torchelastic's error file, where one is asked for and ``@record`` has not written it yet."""
+    name = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not name or Path(name).exists():
+        return
+    extra = {"py_callstack": words.traceback, "timestamp": str(int(time.time()))}
+    with contextlib.suppress(OSError):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(json.dumps({"message": {"message": words.error, "extraInfo": extra}}))
+
+
+def _by_users_hook(error: Exception, trace: TracebackType | None) -> str:
+    """Call the script's own excepthook, as the interpreter would, and return what it printed."""
+    if sys.excepthook is sys.__excepthook__:
+        return ""
+    printed = io.StringIO()
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(printed):
+        sys.excepthook(type(error), error, trace)
+    return printed.getvalue()
+
+
+def _one_line(error: Exception) -> str:
+    summary = traceback.TracebackException(type(error), error, None, compact=True)
+    summary.__notes__ = None
+    lines = list(summary.format_exception_only())[-1].strip().splitlines()
+    first = lines[0][:2000] if lines else type(error).__name__
+    return first if len(lines) < 2 else f"{first} …"
+
+
+def _encode(words: LastWords) -> bytes:
+    """Return the words as JSON that fits, the end of the traceback being worth more than its beginning."""
+    text = words.traceback
+    while True:
+        fields = {"error": words.error, "traceback": text, "seen_s": words.seen_s}
+        data = json.dumps(fields, ensure_ascii=False).encode(errors="replace")
+        if len(data) < LIMIT_BYTES:
+            return data
+        text = text[len(text) // 2 + 1 :]
