@@ -204,7 +204,8 @@ class RunEnded(Event, frozen=True, kw_only=True, tag="run_ended"):
     """The launcher of a node is done."""
 
     type: ClassVar = "end"
-    exit_code: int
+    exit_code: int | None
+    """None where nobody could see it: the guard of another launcher's job."""
     reason: str
 
 
@@ -256,4 +257,4 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: dict[str, float]
     """Median step time within the second, per rank; ranks that finished none are absent."""
     lost: int = 0
-    """Step records overwritten before the guard could read them."""
+    """Step records overwritten before the guard could read them, so far."""

@@ -23,12 +23,13 @@ TRAIN = Path(__file__).with_name("train.py")
 class Run:
     """One ``holdfast run`` in a folder of its own."""
 
-    def __init__(self, folder: Path, *arguments: str, module: str | None = None, **env: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, verb: str = "run", has_run_dir: bool = True, **env: str
+    ) -> None:
         self.run_dir = folder / "run"
-        head = [sys.executable, "-m", "holdfast.cli", "run", "--run-dir", str(self.run_dir)]
-        command = [*head, *arguments] if module is None else [sys.executable, "-m", module, *arguments]
+        told = ["--run-dir", str(self.run_dir)] if has_run_dir else []
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "holdfast.cli", verb, *told, *arguments],
             cwd=folder,
             env=os.environ | {"HOLDFAST_TEST_MARK": str(folder)} | env,
             stdin=subprocess.DEVNULL,
@@ -88,9 +89,9 @@ class Run:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *arguments: str, **env: str) -> Iterator[Run]:
+def running(folder: Path, *arguments: str, has_run_dir: bool = True, **env: str) -> Iterator[Run]:
     """A run that is gone at the end of the block, whatever the test did to it."""
-    run = Run(folder, *arguments, **env)
+    run = Run(folder, *arguments, has_run_dir=has_run_dir, **env)
     try:
         yield run
     finally:

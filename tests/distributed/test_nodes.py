@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from runs import TRAIN, Run, running, wait_until
@@ -46,7 +47,7 @@ def test_both_nodes_name_the_worker_that_died_on_one_of_them(tmp_path: Path) -> 
     """Node 0 has only a victim to show, and names rank 1 of node 1 nevertheless."""
     port = _free_port()
     folders = _folders(tmp_path)
-    fail = {"FAIL": "1@5:raise"}
+    fail: dict[str, Any] = {"FAIL": "1@5:raise"}
     with (
         running(folders[0], *_node(0, port), **fail) as first,
         running(folders[1], *_node(1, port), **fail) as second,
@@ -62,7 +63,7 @@ def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
     """The second attempt meets in a new store, on both nodes."""
     port = _free_port()
     folders = _folders(tmp_path)
-    fail = {"FAIL": "1@5:kill"}
+    fail: dict[str, Any] = {"FAIL": "1@5:kill"}
     more = ("--max-restarts", "1")
     with (
         running(folders[0], *_node(0, port, *more), **fail) as first,
@@ -75,25 +76,42 @@ def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
 
 
 def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
-    """With --nnodes 1:2 the job starts on one node and restarts with two when the second comes."""
+    """With --nnodes 1:2 it starts on one node, restarts with two, and both share the run directory."""
     endpoint = f"localhost:{_free_port()}"
     where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
     flags = ("--nnodes", "1:2", *where, "--rdzv-conf", "last_call_timeout=1", str(TRAIN))
-    folders = _folders(tmp_path)
-    with running(folders[0], *flags, STEPS="60", PAUSE_S="0.1") as first:
+    slow: dict[str, Any] = {"STEPS": "60", "PAUSE_S": "0.1"}
+    with running(tmp_path, *flags, **slow) as first:
         first.wait_for_steps()
-        with running(folders[1], *flags, STEPS="60", PAUSE_S="0.1") as second:
+        with running(tmp_path, *flags, has_run_dir=False, **slow) as second:
             assert (first.finish(), second.finish()) == (0, 0)
-    sizes = [r.event.world_size for r in first.events().records if isinstance(r.event, AttemptStarted)]
+    assert (tmp_path / "run" / "events.node1.jsonl").exists()
+    mine = [record.event for record in first.events().records if record.stamp.node == 0]
+    sizes = [event.world_size for event in mine if isinstance(event, AttemptStarted)]
     assert sizes == [1, 2]
     assert "restarting" not in first.stderr
+
+
+def test_nodes_agree_on_a_run_directory_whoever_was_told_one(tmp_path: Path) -> None:
+    """Node 1 was told none: it takes node 0's choice instead of waiting for ever."""
+    port = _free_port()
+    shared: dict[str, Any] = {"HOLDFAST_RUN_DIR": str(tmp_path / "told")}
+    with (
+        running(tmp_path, *_node(0, port), has_run_dir=False, **shared) as first,
+        running(tmp_path, *_node(1, port), has_run_dir=False) as second,
+    ):
+        assert (first.finish(), second.finish()) == (0, 0)
+    assert {path.name for path in (tmp_path / "told").glob("events*")} == {
+        "events.jsonl",
+        "events.node1.jsonl",
+    }
 
 
 def test_a_node_that_loses_its_launcher_does_not_keep_the_other_one_waiting(tmp_path: Path) -> None:
     """After kill -9 of one launcher the workers of the other node fail, and its launcher ends."""
     port = _free_port()
     folders = _folders(tmp_path)
-    env = {"STEPS": "100000"}
+    env: dict[str, Any] = {"STEPS": "100000"}
     with (
         running(folders[0], *_node(0, port), **env) as first,
         running(folders[1], *_node(1, port), **env) as second,

@@ -107,6 +107,7 @@ def test_a_job_that_always_fails_shows_its_traceback_once(tmp_path: Path) -> Non
     with running(tmp_path, *TWO, "--max-restarts", "1", str(TRAIN), FAIL="1@2:raise", ALWAYS="1") as run:
         assert run.finish() == 1
     assert run.output.count("Traceback (most recent call last)") == 1
+    assert run.output.count("restarting all workers") == 1
 
 
 def test_a_script_that_raises_at_import_shows_its_traceback_once(tmp_path: Path) -> None:

@@ -40,7 +40,15 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
     assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (1, 1, 1)
     assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "localhost:0")
     assert parse(["train.py"], {}).config.run_id != config.run_id
-    assert (args.shown_ranks, args.is_grace_given, args.flags) == (None, False, {"run_dir": None})
+    assert args.shown_ranks is None
+    assert args.flags == {"run_dir": None, "runs": None, "stop_grace_s": None}
+
+
+def test_torchruns_flags_set_our_settings() -> None:
+    """The log folder holds the run directories, and the grace period is the shutdown time-out."""
+    args = parse(["--log-dir", "logs", "--shutdown-timeout", "7", "train.py"], {})
+    assert args.flags == {"run_dir": None, "runs": "logs", "stop_grace_s": 7}
+    assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +140,7 @@ def test_output_flags_are_understood_per_rank() -> None:
 def test_our_own_flag_is_taken_out() -> None:
     """Both spellings, as torchrun has them."""
     for flag in ("--run-dir", "--run_dir"):
-        assert parse([flag, "here", "train.py"], {}).flags == {"run_dir": "here"}
+        assert parse([flag, "here", "train.py"], {}).flags["run_dir"] == "here"
 
 
 def test_slurm_speaks_where_nobody_else_does() -> None:

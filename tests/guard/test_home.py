@@ -19,13 +19,9 @@ def _plan(folder: Path, **fields: object) -> RunPlan:
     return RunPlan(run_id="abc", argv=["train.py"], settings=settings, effective={}, launch={})
 
 
-def _no_share(word: str) -> str:
-    raise AssertionError("nobody needs to be asked")
-
-
 def test_a_run_begins_and_ends_in_its_log(tmp_path: Path, ears: Ears) -> None:
     """The folder that was named is used, the rings are gone at the end."""
-    home = Home(_plan(tmp_path), ears.say, node=0, share=_no_share)
+    home = Home(_plan(tmp_path), ears.say, node=0, chosen="elsewhere")
     assert home.rings.is_dir()
     home.close(exit_code=3, reason="failed")
     assert [record.event for record in read_run(tmp_path / "run").records] == [
@@ -39,7 +35,7 @@ def test_a_run_begins_and_ends_in_its_log(tmp_path: Path, ears: Ears) -> None:
 def test_where_nobody_named_a_folder_node_0s_choice_holds(tmp_path: Path, ears: Ears) -> None:
     """Another node goes where node 0 went, and writes a log of its own but no run.json."""
     plan = _plan(tmp_path, run_dir=None)
-    home = Home(plan, ears.say, node=1, share=lambda mine: str(tmp_path / "node 0 said so"))
+    home = Home(plan, ears.say, node=1, chosen=str(tmp_path / "node 0 said so"))
     home.drop()
     assert [path.name for path in (tmp_path / "node 0 said so").iterdir()] == ["events.node1.jsonl"]
 
@@ -50,7 +46,7 @@ def test_memory_without_room_for_rings_does_not_stop_training(
     """/dev/shm may be full, or its folder of our name somebody else's; training goes on unwatched."""
     (tmp_path / f"holdfast-{os.getuid()}").write_text("a file where the folder should be")
     monkeypatch.setattr(place, "Path", lambda *parts: tmp_path if parts == ("/dev/shm",) else Path(*parts))
-    Home(_plan(tmp_path), ears.say, node=0, share=_no_share).drop()
+    Home(_plan(tmp_path), ears.say, node=0, chosen="elsewhere").drop()
     assert len(ears.lines()) >= 1
 
 

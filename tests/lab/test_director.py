@@ -123,6 +123,24 @@ def test_fault_that_cannot_be_applied_is_raised_at_the_end(tmp_path: Path, sleep
         director.stop()
 
 
+def test_fault_that_is_over_does_not_come_back_with_a_restarted_worker(
+    tmp_path: Path, sleeper: psutil.Process
+) -> None:
+    """A new worker counts its steps from 0, and its control file has only what is still to come."""
+    ring = RingWriter(ring_path(tmp_path, 0), rank=0)
+    pids = {0: sleeper.pid}
+    fault = Fault(kind="data_stall", target=0, at_step=2, for_steps=2, severity=0.1)
+    scene = Scene(folder=tmp_path, world_size=1)
+    control = ControlFile(control_path(tmp_path, 0))
+    events: Events = []
+    with Director([fault], RingTargets(tmp_path, pids), scene, on_event=events.append):
+        _write_steps(ring, 0, 5)
+        _wait_for_events(events, 2)
+        assert control.read() == [fault]
+        pids[0] = os.getpid()
+        assert wait_for(lambda: control.read() == [])
+
+
 def test_target_beyond_the_job_is_refused(tmp_path: Path) -> None:
     """A director is not even made for a rank that is not there."""
     scene = Scene(folder=tmp_path, world_size=2)

@@ -11,7 +11,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.guard.eventlog import EventLog
 from holdfast.guard.home import Home
 from holdfast.guard.rundir import RunInfo
@@ -34,7 +34,7 @@ def gather(words: Sequence[str], file: Path | None) -> list[Fault]:
     faults = [parse_fault(text) for text in words] + (read_faults(file) if file is not None else [])
     if not faults:
         raise InputError(
-            "no fault given: use --fault 'kill rank=1 at=20' or --faults FILE (--kinds lists them)"
+            "no fault given: begin with --fault 'kill rank=1 at=20' or --faults FILE (--kinds lists them)"
         )
     return faults
 
@@ -58,6 +58,9 @@ def inject_new(arguments: Sequence[str], faults: Sequence[Fault]) -> int:
 
     extra = Extra(
         worker_module="holdfast.lab.worker",
+        check=lambda args: check_faults(
+            faults, world_size=args.config.nproc_per_node * args.config.max_nodes
+        ),
         worker_env=lambda home: {LAB_ENV: str(home.run_dir.path / LAB_FOLDER)},
         on_start=lambda home: _direct(home, faults),
     )
@@ -67,14 +70,17 @@ def inject_new(arguments: Sequence[str], faults: Sequence[Fault]) -> int:
 def inject_live(run_dir: Path, faults: Sequence[Fault]) -> None:
     """Put a running job under the given faults, and wait until they are over or the job is."""
     info = _read_info(run_dir)
-    started = [r.event for r in read_run(run_dir).records if isinstance(r.event, AttemptStarted)]
-    if not started or not psutil.pid_exists(info.launcher_pid):
+    records = [r for r in read_run(run_dir).records if isinstance(r.event, AttemptStarted)]
+    if not records or not psutil.pid_exists(info.launcher_pid):
         raise InputError(f"{run_dir}: the run is over, expected one that is running")
-    check_faults(faults, world_size=started[-1].world_size)
+    assert isinstance(records[-1].event, AttemptStarted)
+    world_size = records[-1].event.world_size
+    check_faults(faults, world_size=world_size)
     lab = run_dir / LAB_FOLDER
     _check_reach(faults, lab)
     log = EventLog(run_dir, node=0, host=info.host, say=Say())
-    scene = Scene(folder=lab, world_size=started[-1].world_size)
+    log.attempt = records[-1].stamp.attempt
+    scene = Scene(folder=lab, world_size=world_size)
     console = Console()
 
     def tell(event: FaultInjected | FaultRelieved) -> None:
@@ -109,7 +115,14 @@ def _direct(home: Home, faults: Sequence[Fault]) -> Callable[[], None]:
     scene = Scene(folder=lab, world_size=world_size)
     director = Director(faults, RingTargets(home.rings), scene, on_event=home.log.append)
     director.start()
-    return director.stop
+
+    def end() -> None:
+        try:
+            director.stop()
+        except HoldfastError as error:  # The job is none the worse for it.
+            home.say.line(f"a fault could not be injected: {error}")
+
+    return end
 
 
 def _check_reach(faults: Sequence[Fault], lab: Path) -> None:

@@ -66,10 +66,11 @@ def print_summary(console: Console, story: Story, run_dir: Path) -> None:
         table.add_row("healthy step", f"{1000 * story.healthy_s:.0f} ms", "median, emulated accelerators")
     for slow in story.slowdowns:
         after = f", {1000 * slow.after_s:.0f} ms after relief" if slow.after_s is not None else ""
+        before = f"{slow.factor:.1f} times the {1000 * slow.before_s:.0f} ms before"
         table.add_row(
             f"under {name_fault(slow.fault)}",
             f"{1000 * slow.during_s:.0f} ms",
-            f"{slow.factor:.1f} times a healthy step: one slow worker slows all{after}",
+            f"{before}: one slow worker slows all{after}",
         )
     for recovery in story.recoveries:
         table.add_row(

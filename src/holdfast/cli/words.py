@@ -46,7 +46,7 @@ def phrase(event: AnyEvent) -> str:
         case FaultRelieved():
             return f"fault over: {event.fault.kind}, at step {event.step}"
         case RunEnded():
-            return f"run ended with exit code {event.exit_code}"
+            return f"run ended: {event.reason}"
 
 
 def name_fault(fault: Fault) -> str:

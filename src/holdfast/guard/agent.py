@@ -36,8 +36,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
     pump: Pump
     say: Say
-    open_home: Callable[[int, Callable[[str], str]], Home]
-    """Called once the nodes have met, with this node's number and a way to share node 0's word."""
+    propose: Callable[[], str]
+    """Returns the run directory that this node would choose."""
+    open_home: Callable[[int, str], Home]
+    """Called once the nodes have met, with this node's number and node 0's choice."""
 
 
 class Agent(SimpleElasticAgent):
@@ -76,10 +78,12 @@ class Agent(SimpleElasticAgent):
         with own_stores_only():
             super()._rendezvous(worker_group)
         self._attempt += 1
+        # In every round, since another node may have joined in it.
+        chosen = self._share(
+            worker_group, str(self.home.run_dir.path) if self.home else self._ports.propose()
+        )
         if self.home is None:
-            self.home = self._ports.open_home(
-                worker_group.group_rank, lambda word: self._share(worker_group, word)
-            )
+            self.home = self._ports.open_home(worker_group.group_rank, chosen)
         self._renew_store(worker_group)
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
@@ -114,10 +118,12 @@ class Agent(SimpleElasticAgent):
         )
 
     def _stop_workers(self, worker_group: Any) -> None:
-        is_failed = worker_group.state in {WorkerState.FAILED, WorkerState.UNHEALTHY}
-        self._end_workers("failed" if is_failed else "membership")
-        if is_failed and self._remaining_restarts < worker_group.spec.max_restarts:
+        self._end_workers("failed" if worker_group.state == WorkerState.FAILED else "membership")
+
+    def _restart_workers(self, worker_group: Any) -> None:
+        if worker_group.state == WorkerState.FAILED:
             self._say_restart(worker_group.spec.max_restarts)
+        super()._restart_workers(worker_group)
 
     def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
         return  # The launcher calls `stop`, which knows the signal.

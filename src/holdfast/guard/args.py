@@ -26,7 +26,7 @@ from holdfast.guard.ports import check_is_store, check_port_is_free
 from holdfast.guard.signals import parse_signals
 from holdfast.guard.slurm import slurm_flags
 
-_OURS = ("run_dir",)
+_GRACE_ENV = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
 class RunArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +40,8 @@ class RunArgs(msgspec.Struct, frozen=True, kw_only=True):
     """Streams of a local rank that go to its file only."""
     shown_ranks: frozenset[int] | None
     """Local ranks whose output is shown; None means all."""
-    is_grace_given: bool
     flags: dict[str, Any]
-    """Values of our own flags; None where not given."""
+    """Settings that flags give; None where not given."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -70,14 +69,16 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
     _check_numbers(args)
     command = _command(args)
     _choose_rendezvous(args)
+    grace_s = args.shutdown_timeout if args.shutdown_timeout is not None else env.get(_GRACE_ENV)
+    flags = {"run_dir": args.run_dir, "runs": args.log_dir, "stop_grace_s": grace_s}
+    args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)
     return RunArgs(
         config=config,
         command=command,
         redirects=_per_rank(_std(args.redirects)),
         shown_ranks=_shown_ranks(args.local_ranks_filter),
-        is_grace_given=args.shutdown_timeout is not None or "TORCH_ELASTIC_SHUTDOWN_TIMEOUT" in env,
-        flags={name: getattr(args, name) for name in _OURS},
+        flags=flags,
     )
 
 

@@ -51,15 +51,21 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Called when the home is open, before the workers start; what it returns is called at the end."""
 
 
+def propose_run_dir(plan: RunPlan) -> str:
+    """Return the run directory that a node would choose alone."""
+    return plan.settings.run_dir or str(
+        default_path(Path(plan.settings.runs), plan.run_id, datetime.now(UTC)).absolute()
+    )
+
+
 class Home:
     """One node's keeping of one run."""
 
-    def __init__(self, plan: RunPlan, say: Say, *, node: int, share: Callable[[str], str]) -> None:
+    def __init__(self, plan: RunPlan, say: Say, *, node: int, chosen: str) -> None:
         self.plan = plan
-        chosen = plan.settings.run_dir
-        if chosen is None:
-            chosen = share(str(default_path(Path(plan.settings.runs), plan.run_id, datetime.now(UTC))))
-        self.run_dir = RunDir(Path(chosen).absolute(), say)
+        self.say = say
+        # What this node was told itself goes before the choice of node 0.
+        self.run_dir = RunDir(Path(plan.settings.run_dir or chosen).absolute(), say)
         self._rings = RingsFolder()
         self.rings = self._rings.path
         self.log = EventLog(self.run_dir.path, node=node, host=socket.gethostname(), say=say)

@@ -26,7 +26,7 @@ from holdfast.guard.agent import Agent, Ports
 from holdfast.guard.args import RunArgs, parse
 from holdfast.guard.console import Console
 from holdfast.guard.deaths import cause, describe, others
-from holdfast.guard.home import Home, RunPlan, RunSettings
+from holdfast.guard.home import Home, RunPlan, RunSettings, propose_run_dir
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Recipe
 from holdfast.guard.say import Say
@@ -45,6 +45,8 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
     """The module that every worker runs."""
     worker_env: Callable[[Home], dict[str, str]] | None = None
     """Returns variables to add to every worker's environment."""
+    check: Callable[[RunArgs], None] | None = None
+    """Called with the command line before anything is started; raises ``InputError`` if it does not fit."""
     on_start: Callable[[Home], Callable[[], None]] | None = None
     """Called when the run directory is open; what it returns is called at the end."""
 
@@ -54,6 +56,8 @@ def launch(argv: Sequence[str], extra: Extra | None = None) -> int:
     extra = extra or Extra()
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     args = parse(argv, os.environ)
+    if extra.check is not None:
+        extra.check(args)
     settings, effective = load(RunSettings, table="run", env=os.environ, flags=args.flags)
     plan = RunPlan(
         run_id=args.config.run_id,
@@ -73,10 +77,7 @@ class _Launch:
         self._args = args
         self._plan = plan
         self._extra = extra
-        config = args.config
         self._grace_s = plan.settings.stop_grace_s
-        if args.is_grace_given and config.shutdown_timeout is not None:
-            self._grace_s = float(config.shutdown_timeout)
         self._console = Console()
         self._say = Say(put=self._console.put)
         self._pump = Pump(self._console, self._say)
@@ -124,14 +125,19 @@ class _Launch:
             duplicate_stderr_filters=config.duplicate_stderr_filters,
             virtual_local_rank=config.virtual_local_rank,
         )
-        ports = Ports(pump=self._pump, say=self._say, open_home=self._open_home)
+        ports = Ports(
+            pump=self._pump,
+            say=self._say,
+            propose=lambda: propose_run_dir(self._plan),
+            open_home=self._open_home,
+        )
         recipe = Recipe(
             args=self._args, boot=_boot_command(self._extra.worker_module), env=self._extra.worker_env
         )
         return Agent(spec, recipe, ports, grace_s=self._grace_s)
 
-    def _open_home(self, node: int, share: Callable[[str], str]) -> Home:
-        self._home = Home(self._plan, self._say, node=node, share=share)
+    def _open_home(self, node: int, chosen: str) -> Home:
+        self._home = Home(self._plan, self._say, node=node, chosen=chosen)
         return self._home
 
     def _run_agent(self, agent: Agent) -> tuple[int, str]:

@@ -80,6 +80,7 @@ class _Guard:
 
     def watch(self) -> None:
         """Look once a second until told to stop or alone; the last look is after that."""
+        self._follow_on()
         self._log.append(GuardStarted(pid=os.getpid()))
         if os.getppid() != self._parent:  # It died before the kernel could be asked to tell us.
             self._look()
@@ -93,6 +94,18 @@ class _Guard:
             if heard is not None and self._is_parent_gone():
                 self._outlive()
                 return
+
+    def _follow_on(self) -> None:
+        """Take over from a guard that died: what it has told is not told again."""
+        records = []
+        with contextlib.suppress(InputError):
+            records = read_events(self._run_dir / log_name(self._log.node)).records
+        if any(isinstance(record.event, GuardStarted) for record in records):
+            self._rings.read()
+        for record in records:
+            self._log.attempt = record.stamp.attempt
+            if isinstance(record.event, StepSeen):
+                self._seen.add((record.stamp.attempt, record.event.rank))
 
     def _is_parent_gone(self) -> bool:
         # The kernel speaks when the *thread* that started us ends: before the rest of a dying process, or
@@ -121,7 +134,7 @@ class _Guard:
     def _outlive(self) -> None:
         """Do what the dead launcher no longer can."""
         if self._attached:
-            self._log.append(RunEnded(exit_code=0, reason="the watched process ended"))
+            self._log.append(RunEnded(exit_code=None, reason="the watched process ended"))
         else:
             self._log.append(LauncherDied(pid=self._parent))
             end_sessions(_running_workers(self._run_dir / log_name(self._log.node)))

@@ -74,7 +74,7 @@ class Worker:
             return False
         self._gone_s = self._gone_s or time.monotonic()
         # Before it is reaped, so that its id cannot have passed to anybody else.
-        self.signal(signal.SIGKILL)
+        end_sessions([self.pid])
         # Its last words may still be in the pipe; a child in another group may hold that open for ever.
         self._has_spoken.wait(0.3)
         self.exit_code = self.process.wait()
@@ -161,7 +161,6 @@ class Workers:
         _wait_until(lambda: not self.running(), grace_s)
         for worker in self.running():
             worker.signal(signal.SIGKILL)
-        end_sessions([worker.pid for worker in self.all])
         if not _wait_until(lambda: not self.running(), 5.0):
             names = ", ".join(f"rank {w.plan.rank} (pid {w.pid})" for w in self.running())
             self._say.line(f"{names} cannot be killed: stuck in the kernel (disk, network, driver)")

@@ -56,6 +56,7 @@ class Director:
         self._on_event = on_event
         self._pending: list[Fault] = list(dict.fromkeys(faults))
         self._active: dict[Fault, tuple[Active, Injector | None]] = {}
+        self._seen_pids: dict[int, int] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.error: Exception | None = None
@@ -111,23 +112,31 @@ class Director:
             self._relieve_all()
 
     def _poll(self) -> None:
+        if self._has_restarted():  # New workers count from 0 again and must not meet faults that are over.
+            self._write_controls([*self._pending, *self._active])
         for fault in list(self._pending):
             if is_due(fault, self._steps(fault)):
                 self._pending.remove(fault)
                 self._apply(fault)
         for fault, (active, _) in list(self._active.items()):
-            pids = self._pids(fault)
-            is_lost = pids != active.pids
             if is_over(
                 active,
                 steps=self._steps(fault),
-                pids=pids,
+                pids=self._pids(fault),
                 now_s=time.monotonic(),
                 step_s=self._targets.step_s(fault.ranks[0]),
             ):
                 self._relieve(fault)
-                if is_lost:  # A restarted worker counts from 0 again and must not meet old faults.
-                    self._write_controls([*self._pending, *self._active])
+
+    def _has_restarted(self) -> bool:
+        """Say whether a rank has another process than when we last saw one."""
+        is_new = False
+        for rank in range(self._scene.world_size):
+            pid = self._targets.pid(rank)
+            if pid is not None:
+                is_new = is_new or self._seen_pids.get(rank, pid) != pid
+                self._seen_pids[rank] = pid
+        return is_new
 
     def _apply(self, fault: Fault) -> None:
         pids = self._pids(fault)
@@ -136,10 +145,14 @@ class Director:
         if pids[0] is None:  # It died before its time.
             return
         injector = mechanisms.build(fault, via, pid=pids[0], network=self._scene.network)
+        if injector is not None:
+            try:
+                injector.apply()
+            except BaseException:
+                injector.relieve()  # Nothing half done stays.
+                raise
         if fault.kind != "kill":
             self._active[fault] = (Active(fault=fault, since_s=time.monotonic(), pids=pids), injector)
-        if injector is not None:
-            injector.apply()
         self._on_event(FaultInjected(fault=fault, step=step, via=via))
 
     def _relieve(self, fault: Fault) -> None:
@@ -159,6 +172,8 @@ class Director:
     def _write_controls(self, faults: Sequence[Fault]) -> None:
         # Faults that are over stay in the files: while one of the network is there, its NICs are emulated.
         acted = [fault for fault in faults if self._vias[fault] in (WORKER, "pacing")]
+        if not acted and not self._scene.folder.is_dir():
+            return  # The workers of this job know of no lab, and need not: all faults come from outside.
         for rank in range(self._scene.world_size):
             write_faults(self._scene.folder, rank, [fault for fault in acted if concerns(fault, rank)])
 
