@@ -108,8 +108,10 @@ def cases() -> list[Case]:
     factors, seconds = [1.5, 2.0, 4.0], [0.02, 0.05, 0.1]
     return [
         _case("slow_device", "worker", factors, emulated, own_s),
+        *([_case("cpu_quota", "cgroup", factors, pinned, own_s)] if quota.available()[0] else []),
         *([_case("cpu_quota", "cgroup", factors, pinned, inverse_share)] if quota.available()[0] else []),
         _case("cpu_quota", "sigstop", factors, pinned, own_s),
+        _case("busy_neighbour", "process", [2.0, 3.0, 4.0], pinned, own_s),
         _case("busy_neighbour", "process", [2.0, 3.0, 4.0], pinned, inverse_share),
         _case("slow_nic", "pacing", factors, network, link_s),
         _case("slow_link", "pacing", factors, network, link_s),
@@ -276,18 +278,19 @@ def show(where: str, rows: list[Row], spreads: list[Spread]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(where)
     table = Table(title="asked and measured; devices, NICs and storage are emulated")
-    for name in ("kind", "via", "asked", "measured", "off by", "healthy", ""):
-        table.add_column(name, justify="left" if name in ("kind", "via", "") else "right")
+    for name in ("kind", "via", "of", "asked", "measured", "off by", "healthy", ""):
+        table.add_column(name, justify="left" if name in ("kind", "via", "of", "") else "right")
     for row in rows:
         off = f"{100 * (row.measured / row.asked - 1):+.0f} %"
         healthy = (
             f"{row.healthy:.2f} x" if row.quantity == "inverse_share" else f"{1000 * row.healthy:.1f} ms"
         )
         asked, measured = f"{row.asked:g} {row.unit}", f"{row.measured:.3g} {row.unit}"
-        table.add_row(row.kind, row.via, asked, measured, off, healthy, "OFF" if row.is_off else "")
+        mark = "OFF" if row.is_off else ""
+        table.add_row(row.kind, row.via, row.quantity, asked, measured, off, healthy, mark)
     console.print(table)
     console.print(
-        "cgroup, process: 1 / share of its core that the target got; others: own, data or link time."
+        "inverse_share: 1 / share of its core that the target got; own_s, data_s, link_s: its time."
     )
     for spread in spreads:
         own = f"own time {spread.own_ms:.1f} ms (CV {100 * spread.own_cv:.1f} %, asked 120)"

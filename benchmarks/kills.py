@@ -9,6 +9,7 @@ Every run prints its seed on failure; ``--only SEED`` replays one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import subprocess
@@ -46,16 +47,22 @@ GONE_S = 10.0
 def main() -> None:
     """Print the table; exit with 1 if anything was left behind."""
     parser = common.parser(__doc__)
-    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--runs", type=int, default=50, help="how many kills")
     parser.add_argument("--only", type=int, help="replay one seed")
     options = parser.parse_args()
-    seeds = [options.only] if options.only is not None else range(options.seed, options.seed + options.runs)
-    results = []
+    results: list[dict[str, Any]] = []
+    if options.only is not None:
+        results.append(run_once(options.only))
     with common.progress() as bar:
-        for seed in bar.track(list(seeds), description="random kills"):
+        task = bar.add_task("random kills", total=options.runs)
+        # A kill that comes after the end of its job is none: go on until there are as many as asked for.
+        for seed in itertools.count(options.seed) if options.only is None else ():
             results.append(run_once(seed))
+            bar.update(task, completed=sum(result["hit"] for result in results))
             if results[-1]["faults"]:
                 print(f"seed {seed}: {results[-1]}", file=sys.stderr)
+            if sum(result["hit"] for result in results) >= options.runs:
+                break
     rows = [summarise(victim, [r for r in results if r["victim"] == victim]) for victim in VICTIMS]
     common.show("random kill -9", [r for r in rows if r["kills"]], [str(__doc__)], as_json=options.json)
     sys.exit(1 if any(result["faults"] for result in results) else 0)
