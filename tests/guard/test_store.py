@@ -25,15 +25,15 @@ def test_deaths_come_in_the_order_of_their_reports() -> None:
     """Each node sees those before it and its own."""
     store = HashStore()
     first, second = make_death(node=0, error="ValueError: ü"), make_death(node=1, rank=9)
-    assert list(exchange_deaths(store, first, attempt=0)) == [first]
-    assert list(exchange_deaths(store, second, attempt=0)) == [first, second]
+    assert list(exchange_deaths(store, first, prefix="holdfast/0")) == [first]
+    assert list(exchange_deaths(store, second, prefix="holdfast/0")) == [first, second]
 
 
 def test_attempts_do_not_see_each_others_deaths() -> None:
     """A restart begins with an empty board."""
     store = HashStore()
-    exchange_deaths(store, make_death(rank=0), attempt=0)
-    assert list(exchange_deaths(store, make_death(rank=1), attempt=1)) == [make_death(rank=1)]
+    exchange_deaths(store, make_death(rank=0), prefix="holdfast/0")
+    assert list(exchange_deaths(store, make_death(rank=1), prefix="holdfast/1")) == [make_death(rank=1)]
 
 
 def test_a_victim_waits_for_the_guilty() -> None:
@@ -41,11 +41,13 @@ def test_a_victim_waits_for_the_guilty() -> None:
     store = HashStore()
     victim, guilty = make_death(node=0, error=LOST_PEER), make_death(node=1, signal="SIGKILL")
     found: list[list[Death]] = []
-    waiting = threading.Thread(target=lambda: found.append(list(exchange_deaths(store, victim, attempt=0))))
+    waiting = threading.Thread(
+        target=lambda: found.append(list(exchange_deaths(store, victim, prefix="holdfast/0")))
+    )
     waiting.start()
-    while not store.check(["holdfast/deaths/0/1"]):
+    while not store.check(["holdfast/0/deaths/1"]):
         pass
-    exchange_deaths(store, guilty, attempt=0)
+    exchange_deaths(store, guilty, prefix="holdfast/0")
     waiting.join()
     assert found == [[victim, guilty]]
 
@@ -56,7 +58,7 @@ def test_a_store_that_is_gone_leaves_our_own_death() -> None:
     client = TCPStore("localhost", server.port, is_master=False)
     del server
     mine = make_death()
-    assert list(exchange_deaths(client, mine, attempt=0)) == [mine]
+    assert list(exchange_deaths(client, mine, prefix="holdfast/0")) == [mine]
 
 
 def test_every_attempt_gets_an_empty_store_that_all_nodes_find() -> None:
@@ -77,4 +79,4 @@ def test_every_attempt_gets_an_empty_store_that_all_nodes_find() -> None:
 def test_a_death_with_text_that_is_no_unicode_does_not_raise(text: str) -> None:
     """It is at least our own."""
     mine = make_death(error=text)
-    assert list(exchange_deaths(HashStore(), mine, attempt=0)) == [mine]
+    assert list(exchange_deaths(HashStore(), mine, prefix="holdfast/0")) == [mine]

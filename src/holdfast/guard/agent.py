@@ -164,7 +164,7 @@ class Agent(SimpleElasticAgent):
         assert mine is not None
         reports = [mine]
         if group.group_world_size > 1:
-            reports = list(exchange_deaths(group.store, mine, attempt=self._attempt))
+            reports = list(exchange_deaths(group.store, mine, prefix=self._prefix(group)))
         self.first = first_of_nodes(reports)
         self.deaths = deaths
 
@@ -187,21 +187,27 @@ class Agent(SimpleElasticAgent):
         return share(group.store, is_host=group.group_rank == 0, word=word)
 
     def _renew_store(self, group: Any) -> None:
-        is_static = group.spec.rdzv_handler.get_backend() == "static"
-        if is_static and self._attempt == 0:
+        if _is_static(group) and self._attempt == 0:
             return  # The port that people asked for, and nobody has written there yet.
-        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
-        # (Nodes of a flexible job count their attempts differently, but all see the same round.)
         self._store_server = None
         self._store_server, group.master_addr, group.master_port = open_store(
             group.store,
             is_host=group.group_rank == 0,
-            prefix=f"holdfast/{self._attempt}" if is_static else "holdfast",
+            prefix=self._prefix(group),
             address=self._address(group),
         )
+
+    def _prefix(self, group: Any) -> str:
+        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
+        # (Nodes of a flexible job count their attempts differently, but all see the same round.)
+        return f"holdfast/{self._attempt}" if _is_static(group) else "holdfast"
 
     def _address(self, group: Any) -> str:
         if group.group_world_size == 1:
             return "localhost"
         # Under a static rendezvous the address that people gave is node 0's, and is known to work.
         return str(group.spec.master_addr or group.spec.local_addr or socket.getfqdn())
+
+
+def _is_static(group: Any) -> bool:
+    return bool(group.spec.rdzv_handler.get_backend() == "static")

@@ -59,14 +59,14 @@ def open_store(store: Store, *, is_host: bool, prefix: str, address: str) -> tup
     return server, info.master_addr, info.master_port
 
 
-def exchange_deaths(store: Store, mine: Death, *, attempt: int) -> Sequence[Death]:
+def exchange_deaths(store: Store, mine: Death, *, prefix: str) -> Sequence[Death]:
     """Return all nodes' first deaths in the order of their reports; only ours if the store is gone.
 
     A node that has only a victim to show waits a moment for the others, so that it can name the guilty.
     """
     deaths = [mine]
     with contextlib.suppress(Exception):  # The store's host may be the very node that died.
-        board = PrefixStore(f"holdfast/deaths/{attempt}", store)
+        board = PrefixStore(f"{prefix}/deaths", store)
         limit = timedelta(seconds=_OTHER_NODES_S)
         place = board.add("count", 1)
         board.set(f"{place}", msgspec.json.encode(mine).decode())
