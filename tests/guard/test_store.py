@@ -7,7 +7,7 @@ import threading
 import pytest
 from torch.distributed import HashStore, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from helpers import make_death
+from helpers import make_death, wait_until
 from holdfast.guard.store import exchange_deaths, open_store, share
 from holdfast.values import Death
 
@@ -45,8 +45,7 @@ def test_a_victim_waits_for_the_guilty() -> None:
         target=lambda: found.append(list(exchange_deaths(store, victim, prefix="holdfast/0")))
     )
     waiting.start()
-    while not store.check(["holdfast/0/deaths/1"]):
-        pass
+    wait_until(lambda: store.check(["holdfast/0/deaths/1"]), "the victim's report")
     exchange_deaths(store, guilty, prefix="holdfast/0")
     waiting.join()
     assert found == [[victim, guilty]]
