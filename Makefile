@@ -41,4 +41,4 @@ services: ## System packages that some tests use (Debian, as root); never instal
 		{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q $(PACKAGES); }
 
 clean: ## Remove everything that make made
-	rm -rf .venv build holdfast_runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build src/holdfast.egg-info holdfast_runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -36,6 +36,7 @@ def test_a_job_is_started_under_a_fault_from_a_file(tmp_path: Path) -> None:
     flags = ("--faults", "faults.toml", "--run-dir", "run", "--nproc-per-node", "2")
     done = _holdfast("inject", *flags, str(TRAIN), cwd=tmp_path, STEPS="60")
     assert done.returncode == 0, done.stderr
+    assert "holdfast: gc_storm of rank 1 x0.05 injected at step 10" in done.stderr
     records = read_run(tmp_path / "run").records
     steps = [r.event.step for r in records if isinstance(r.event, (FaultInjected, FaultRelieved))]
     assert len(steps) == 2
@@ -49,7 +50,7 @@ def test_a_live_job_takes_a_fault_from_outside(tmp_path: Path) -> None:
         run.wait_for_steps()
         hang = _holdfast("inject", "--fault", "hang rank=1 for=10", str(run.run_dir), cwd=tmp_path)
         assert hang.returncode == 0, hang.stderr
-        assert hang.stdout.splitlines()[0].startswith("hang of 1 injected")
+        assert hang.stdout.splitlines()[0].startswith("hang of rank 1 injected")
         inside = _holdfast("inject", "--fault", "gc_storm rank=1", str(run.run_dir), cwd=tmp_path)
         assert inside.returncode == 2
         assert len(inside.stderr.splitlines()) == 1

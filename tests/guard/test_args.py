@@ -68,7 +68,7 @@ def test_the_command_is_what_boot_is_to_run(arguments: list[str], command: list[
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "arguments are required: training_script"),
+        ([], "no script given"),
         (["nope.py"], "script nope.py does not exist"),
         (["-m", "nope.inner"], "module nope.inner does not exist"),
         (["-m", ".inner"], "module .inner does not exist"),

@@ -40,7 +40,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attaching, "_attached", None)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     for name in (RINGS_ENV, ATTEMPT_ENV, ATTACHED_ENV, "TORCHELASTIC_RESTART_COUNT", "RANK"):
-        monkeypatch.delenv(name, raising=False)
+        # Set first: only then is what the test itself leaves there taken back at its end.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 def _hook(folder: Path) -> StepHook:

@@ -79,6 +79,7 @@ def run(context: typer.Context) -> None:
         "ignore_unknown_options": True,
         "allow_interspersed_args": False,
     },
+    options_metavar="--fault FAULT … (RUN_DIR | [FLAGS OF RUN] SCRIPT …)",
 )
 def inject(
     context: typer.Context,

@@ -11,7 +11,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.errors import HoldfastError, InputError
+from holdfast.cli.words import name_fault
+from holdfast.errors import InputError
 from holdfast.guard.eventlog import EventLog
 from holdfast.guard.home import Home
 from holdfast.guard.rundir import RunInfo
@@ -58,9 +59,7 @@ def inject_new(arguments: Sequence[str], faults: Sequence[Fault]) -> int:
 
     extra = Extra(
         worker_module="holdfast.lab.worker",
-        check=lambda args: check_faults(
-            faults, world_size=args.config.nproc_per_node * args.config.max_nodes
-        ),
+        check=lambda args: _check(faults, args.config.nproc_per_node * args.config.max_nodes),
         worker_env=lambda home: {LAB_ENV: str(home.run_dir.path / LAB_FOLDER)},
         on_start=lambda home: _direct(home, faults),
     )
@@ -85,8 +84,7 @@ def inject_live(run_dir: Path, faults: Sequence[Fault]) -> None:
 
     def tell(event: FaultInjected | FaultRelieved) -> None:
         log.append(event)
-        what = "injected" if isinstance(event, FaultInjected) else "relieved"
-        console.print(f"{event.fault.kind} of {event.fault.target} {what} at step {event.step}")
+        console.print(_told(event), highlight=False)
 
     with Director(faults, RingTargets(Path(info.rings)), scene, on_event=tell) as director:
         while not director.is_done and psutil.pid_exists(info.launcher_pid):
@@ -113,16 +111,32 @@ def _direct(home: Home, faults: Sequence[Fault]) -> Callable[[], None]:
         raise InputError(f"{lab}: {error.strerror}; faults need a folder that can be written") from error
     world_size = launch["nproc_per_node"] * launch["max_nodes"]
     scene = Scene(folder=lab, world_size=world_size)
-    director = Director(faults, RingTargets(home.rings), scene, on_event=home.log.append)
+
+    def tell(event: FaultInjected | FaultRelieved) -> None:
+        home.log.append(event)
+        home.say.line(_told(event))
+
+    director = Director(faults, RingTargets(home.rings), scene, on_event=tell)
     director.start()
 
     def end() -> None:
         try:
             director.stop()
-        except HoldfastError as error:  # The job is none the worse for it.
+        except Exception as error:  # The job is none the worse for it.
             home.say.line(f"a fault could not be injected: {error}")
 
     return end
+
+
+def _told(event: FaultInjected | FaultRelieved) -> str:
+    what = "injected" if isinstance(event, FaultInjected) else "relieved"
+    return f"{name_fault(event.fault)} {what} at step {event.step}"
+
+
+def _check(faults: Sequence[Fault], world_size: int) -> None:
+    check_faults(faults, world_size=world_size)
+    for fault in faults:
+        choose(fault, has_network=False)
 
 
 def _check_reach(faults: Sequence[Fault], lab: Path) -> None:

@@ -50,7 +50,7 @@ class Agent(SimpleElasticAgent):
         self.first: Death | None = None
         """Who died first in the last attempt that failed, on any node."""
         self.deaths: list[Death] = []
-        """All of this node that had died by then."""
+        """All of this node that died in it."""
         self.home: Home | None = None
         self.stop_signal: signal.Signals | None = None
         """What the launcher was stopped by, to be passed on to the workers."""
@@ -144,6 +144,8 @@ class Agent(SimpleElasticAgent):
         workers.stop(self.stop_signal or signal.SIGTERM, grace_s=self._grace_s)
         self._workers = None
         self._ports.pump.drain(1.0)
+        if reason == "failed":
+            self._keep_deaths(workers, [death for death in self._deaths(workers) if death.error])
         if was_running or reason == "failed":
             first = self.first if reason == "failed" else None
             self._opened().log.append(AttemptEnded(reason=reason, first=first))
@@ -156,17 +158,24 @@ class Agent(SimpleElasticAgent):
             return not workers.running() or not all(map(is_victim, self._deaths(workers)))
 
         workers.settle(is_clear, _SETTLE_S)
+        self.deaths = []
         deaths = self._deaths(workers)
-        for death in deaths:
-            self._opened().log.append(WorkerDied(death=death))
-        workers.keep_tracebacks({death.rank: death for death in deaths})
+        self._keep_deaths(workers, deaths)
         mine = first_to_die(deaths)
         assert mine is not None
         reports = [mine]
         if group.group_world_size > 1:
             reports = list(exchange_deaths(group.store, mine, prefix=self._prefix(group)))
         self.first = first_of_nodes(reports)
-        self.deaths = deaths
+
+    def _keep_deaths(self, workers: Workers, deaths: list[Death]) -> None:
+        """Note those that are new; whoever was merely told to stop has not died."""
+        known = {death.rank for death in self.deaths}
+        new = [death for death in deaths if death.rank not in known]
+        for death in new:
+            self._opened().log.append(WorkerDied(death=death))
+        workers.keep_tracebacks({death.rank: death for death in new})
+        self.deaths += new
 
     def _deaths(self, workers: Workers) -> list[Death]:
         node = self._opened().log.node

@@ -26,6 +26,15 @@ from holdfast.guard.ports import check_is_store, check_port_is_free
 from holdfast.guard.signals import parse_signals
 from holdfast.guard.slurm import slurm_flags
 
+_OUR_WORDS = {
+    "shutdown_timeout": "Seconds between asking a worker to stop and killing it. Default: 5.",
+    "log_dir": "Folder in which run directories are made. Default: holdfast_runs.",
+    "logs_specs": "Not supported: each rank's log is in the run directory.",
+    "start_method": "Ignored: every worker is a new interpreter.",
+    "run_path": "Ignored: every worker is a new interpreter.",
+    "tee": "Accepted; output always goes to the console and to a file.",
+}
+"""Help where a flag of torchrun means something else here."""
 _GRACE_ENV = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
@@ -50,9 +59,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser.prog = "holdfast run"
     parser.description = "Run a training script under Holdfast: takes every flag of torchrun."
     parser.epilog = "example: holdfast run --standalone --nproc-per-node 2 train.py --steps 100"
-    parser.add_argument("--run-dir", "--run_dir", default=None, help="Folder for this run's files.")
+    parser.add_argument(
+        "--run-dir", "--run_dir", default=None, help="Folder for this run's files. Default: a new one."
+    )
+
+    for action in parser._actions:
+        action.help = _OUR_WORDS.get(action.dest, action.help)
 
     def error(message: str) -> NoReturn:
+        if "required: training_script" in message:
+            message = "no script given"
         raise InputError(f"{message} (see holdfast run --help)")
 
     parser.error = error  # type: ignore[method-assign]

@@ -81,10 +81,15 @@ class Home:
                 launch=plan.launch,
             )
             self.run_dir.write_info(info)
-        if node == 0:
+        if node == 0 and self.run_dir.path.is_dir():
             say.line(f"run directory {self.run_dir.path}")
         self.log.append(RunStarted(run_id=plan.run_id, argv=plan.argv, pid=os.getpid()))
-        self._finish = plan.on_start(self) if plan.on_start is not None else None
+        self._finish: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """Call whoever wanted to know that the home is open."""
+        if self.plan.on_start is not None:
+            self._finish = self.plan.on_start(self)
 
     def close(self, *, exit_code: int, reason: str) -> None:
         """Write the last event and leave nothing running."""

@@ -138,6 +138,7 @@ class _Launch:
 
     def _open_home(self, node: int, chosen: str) -> Home:
         self._home = Home(self._plan, self._say, node=node, chosen=chosen)
+        self._home.begin()
         return self._home
 
     def _run_agent(self, agent: Agent) -> tuple[int, str]:

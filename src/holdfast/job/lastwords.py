@@ -7,6 +7,7 @@ import faulthandler
 import io
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -82,8 +83,9 @@ def _by_users_hook(error: Exception, trace: TracebackType | None) -> str:
         return ""
     printed = io.StringIO()
     with contextlib.suppress(Exception), contextlib.redirect_stderr(printed):
-        sys.excepthook(type(error), error, trace)
-    return printed.getvalue()
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+    # torch puts the rank before every line once a process group is there; the launcher says whose it is.
+    return re.sub(r"^\[rank\d+\]: ?", "", printed.getvalue(), flags=re.MULTILINE)
 
 
 def _one_line(error: Exception) -> str:

@@ -49,6 +49,8 @@ def choose(fault: Fault, *, has_network: bool) -> str:
     """Return the mechanism for a fault; ``auto`` takes the most faithful one that works here."""
     if fault.via == "namespace" and not has_network:
         raise InputError(f"{fault.kind} via namespace: the job was not started in namespaces; use via=pacing")
+    if fault.via == "cgroup" and not quota.available()[0]:
+        raise MissingError(f"{fault.kind} via cgroup: {quota.available()[1]}; use via=sigstop")
     if fault.via != "auto":
         return fault.via
     if fault.kind == "cpu_quota":
