@@ -139,6 +139,29 @@ def test_a_signal_to_the_launcher_alone_ends_everything(
     assert isinstance(run.events().records[-1].event, RunEnded)
 
 
+def test_a_second_signal_does_not_wait_for_the_grace_period(tmp_path: Path) -> None:
+    """Workers that ignore the first one, with all the time in the world, are killed at once by the second."""
+    flags = (*TWO, "--shutdown-timeout", "600", str(TRAIN))
+    with running(tmp_path, *flags, STEPS="100000", IGNORE_TERM="1") as run:
+        run.wait_for_steps()
+        run.process.send_signal(signal.SIGTERM)
+        time.sleep(1.0)  # Within half a second it would count as the same signal.
+        run.process.send_signal(signal.SIGTERM)
+        assert run.finish(timeout_s=10) == 143
+        wait_until(lambda: run.left_behind() == [], 5.0)
+
+
+def test_an_error_whose_process_does_not_end_is_shown(tmp_path: Path) -> None:
+    """A thread that goes on keeps the process, but not its traceback."""
+    script = tmp_path / "stuck.py"
+    script.write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(9,)).start()\n1 / 0\n"
+    )
+    with running(tmp_path, str(script)) as run:
+        assert run.finish() == 1
+    assert "rank 0 has raised ZeroDivisionError: division by zero, but does not end" in run.stderr
+
+
 def test_a_signal_while_waiting_for_other_nodes_ends_the_launcher(tmp_path: Path) -> None:
     """A launcher that sits in the rendezvous goes within 10 seconds as well."""
     arguments = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", "1")

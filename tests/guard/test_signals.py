@@ -21,8 +21,8 @@ try:
         time.sleep(0.01)
 except Stopped as stop:
     print(stop, watch.received.name, flush=True)
-    if sys.argv[3] == "ignore":
-        watch.ignore()
+    if sys.argv[3] == "close":
+        watch.close()
     if sys.argv[3] != "leave":
         while True:
             time.sleep(0.01)
@@ -58,7 +58,7 @@ def test_the_first_signal_becomes_an_exception(number: signal.Signals) -> None:
     assert launcher.end() == 0
 
 
-@pytest.mark.parametrize("then", ["stay", "ignore"])
+@pytest.mark.parametrize("then", ["stay", "close"])
 def test_time_that_is_up_ends_everything(then: str) -> None:
     """A clean-up that is stuck is cut short, with the signal's code."""
     launcher = Launcher(limit_s=0.2, then=then)

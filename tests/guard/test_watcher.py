@@ -14,13 +14,25 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers import Ears, run_python, wait_until
-from holdfast.guard.eventlog import EventLog, log_name
+from helpers import run_python, wait_until
+from holdfast.guard.eventlog import append_line, encode, log_name
 from holdfast.guard.sessions import end_sessions
-from holdfast.guard.watcher import summarise
+from holdfast.guard.watcher import records_of, running_workers, summarise
 from holdfast.job.ring import RingWriter, ring_path
 from holdfast.observe.eventlog import read_events
-from holdfast.values import AttemptStarted, GuardStarted, LauncherDied, RunEnded, Step, StepSeen, Summary
+from holdfast.values import (
+    AnyEvent,
+    AttemptEnded,
+    AttemptStarted,
+    GuardStarted,
+    LauncherDied,
+    RunEnded,
+    RunStarted,
+    Stamp,
+    Step,
+    StepSeen,
+    Summary,
+)
 
 LAUNCHER = """
 import os, subprocess, sys
@@ -153,13 +165,15 @@ def test_steps_in_a_ring_become_events_and_rows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_guard_left_alone_ends_the_workers_of_its_own_node(tmp_path: Path, ears: Ears, node: int) -> None:
+def test_a_guard_left_alone_ends_the_workers_of_its_own_node(tmp_path: Path, node: int) -> None:
     """It notes the launcher's death, ends what its own workers left, spares other nodes', and cleans up."""
     with _session() as mine, _session() as others, _guarded(tmp_path, node) as run:
         run.wait_for(GuardStarted)
         for number, worker in ((node, mine), (1 - node, others)):
-            log = EventLog(run.run_dir, node=number, host="a", say=ears.say)
-            log.append(AttemptStarted(world_size=2, nodes=2, ranks=[number], pids=[worker.pid]))
+            log = run.run_dir / log_name(number)
+            _write(log, run.launcher.pid, RunStarted(run_id="x", argv=[], pid=run.launcher.pid))
+            started = AttemptStarted(world_size=2, nodes=2, ranks=[number], pids=[worker.pid])
+            _write(log, run.launcher.pid, started)
         reaper = threading.Thread(target=mine.wait)
         reaper.start()
         run.launcher.kill()
@@ -170,6 +184,25 @@ def test_a_guard_left_alone_ends_the_workers_of_its_own_node(tmp_path: Path, ear
         mine.kill()
         reaper.join()
         assert was_alive == (False, True)
+
+
+def test_only_the_workers_of_its_own_launcher_are_a_guards_business(tmp_path: Path) -> None:
+    """Two runs may share a folder; the death of one launcher does not end the other's workers."""
+    log = tmp_path / "events.jsonl"
+    for launcher, worker in ((1, 11), (2, 22)):
+        _write(log, launcher, RunStarted(run_id="x", argv=[], pid=launcher))
+        _write(log, launcher, AttemptStarted(world_size=1, nodes=1, ranks=[0], pids=[worker]))
+    assert running_workers(records_of(log, 1)) == [11]
+    assert running_workers(records_of(log, 2)) == [22]
+    _write(log, 1, AttemptEnded(reason="succeeded"))
+    assert running_workers(records_of(log, 1)) == []
+    assert running_workers(records_of(log, 2)) == [22]
+    assert running_workers(records_of(log, 3)) == []
+
+
+def _write(log: Path, launcher: int, event: AnyEvent) -> None:
+    stamp = Stamp(schema=1, event_id=f"0-{launcher}-x", at="", host="a", node=0, attempt=0)
+    append_line(log, encode(stamp, event))
 
 
 @pytest.mark.processes

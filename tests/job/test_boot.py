@@ -366,6 +366,14 @@ def test_a_hook_of_the_user_for_exceptions_is_called(tmp_path: Path) -> None:
     assert (ended.stdout, ended.words["error"]) == ("hook told\n", "ValueError: told")
 
 
+@pytest.mark.parametrize("end", ["os._exit(7)", "sys.exit(7)"])
+def test_a_hook_that_ends_the_process_does_not_cost_the_traceback(tmp_path: Path, end: str) -> None:
+    """Last words are sent before the hook is called."""
+    text = f"import os, sys\nsys.excepthook = lambda *error: {end}\nraise ValueError('told')\n"
+    ended = Ended(tmp_path, _script(tmp_path, text))
+    assert (ended.code, ended.words["error"]) == (7, "ValueError: told")
+
+
 # --- torchelastic's error file ----------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ and its rings, and from nowhere else.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,8 @@ def play(*, ranks: int, picture: Path | None) -> int:
         raise InputError(f"{picture}: the folder does not exist")
     run_dir = default_path(Path("holdfast_runs"), "demo", datetime.now(UTC))
     console = Console()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # By way of `finally` below.
     with tempfile.TemporaryFile("w+") as output:
         job = _start(run_dir, ranks, output)
         try:
@@ -85,7 +88,7 @@ class Follower:
 
 
 def _start(run_dir: Path, ranks: int, output: IO[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast.cli", "inject"]
+    command = [sys.executable, "-P", "-m", "holdfast.cli", "inject"]
     command += ["--fault", SLOW.format(rank=ranks - 1), "--fault", KILL.format(rank=1)]
     command += ["--run-dir", str(run_dir), "--nproc-per-node", str(ranks), "--max-restarts", "1"]
     return subprocess.Popen([*command, *JOB], stdout=output, stderr=output, stdin=subprocess.DEVNULL)

@@ -24,6 +24,7 @@ from holdfast.guard.home import Home
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.say import Say
+from holdfast.guard.sessions import end_sessions
 from holdfast.guard.store import exchange_deaths, open_store, own_stores_only, share
 from holdfast.guard.workers import Workers
 from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
@@ -68,9 +69,10 @@ class Agent(SimpleElasticAgent):
     def kill_workers(self) -> None:
         """End all workers at once; called from the thread that enforces the time limit."""
         workers = self._workers
-        for worker in workers.all if workers is not None else ():
-            if worker.exit_code is None:
-                worker.signal(signal.SIGKILL)
+        left = [worker for worker in workers.all if worker.exit_code is None] if workers is not None else []
+        for worker in left:
+            worker.signal(signal.SIGKILL)
+        end_sessions([worker.pid for worker in left])
 
     # --- what torch's agent calls -------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class Agent(SimpleElasticAgent):
             self._name_the_first(worker_group, self._workers)
             return RunResult(state=WorkerState.FAILED)
         if self._workers.running():
+            self._tell_stuck(self._workers)
             return RunResult(state=WorkerState.HEALTHY)
         self._opened().log.append(AttemptEnded(reason="succeeded"))
         return RunResult(
@@ -176,6 +179,16 @@ class Agent(SimpleElasticAgent):
             self._opened().log.append(WorkerDied(death=death))
         workers.keep_tracebacks({death.rank: death for death in new})
         self.deaths += new
+
+    def _tell_stuck(self, workers: Workers) -> None:
+        """Show an error whose process does not end, since nobody would see it otherwise."""
+        for worker in workers.stuck():
+            words = worker.words()
+            assert words is not None
+            topic = f"stuck {self._attempt} {worker.plan.rank}"
+            error = f"rank {worker.plan.rank} has raised {words.error}, but does not end"
+            why = "a thread or an exit handler of the script goes on"
+            self._ports.say.once(topic, f"{error}: {why}\n{words.traceback.rstrip()}")
 
     def _deaths(self, workers: Workers) -> list[Death]:
         node = self._opened().log.node

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import uuid
@@ -18,6 +19,7 @@ from typing import Any, NoReturn
 
 import msgspec
 from torch.distributed import run as torchrun
+from torch.distributed.elastic.events.handlers import get_logging_handler
 from torch.distributed.elastic.multiprocessing import Std
 from torch.distributed.launcher.api import LaunchConfig
 
@@ -77,7 +79,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
     """Turn a command line into a checked launch, or raise ``InputError``."""
-    parser = make_parser()
+    try:
+        parser = make_parser()
+    except ValueError as error:  # A PET_* variable that torch cannot read.
+        raise InputError(f"PET_* variables: {error}") from error
     args = parser.parse_args(argv)
     implied = slurm_flags(env, _given(parser, args, argv))
     if implied:
@@ -107,7 +112,7 @@ def _given(parser: argparse.ArgumentParser, args: argparse.Namespace, argv: Sequ
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
-    if args.nproc_per_node.lstrip("+-").isdigit() and int(args.nproc_per_node) < 1:
+    if re.fullmatch("[+-]?[0-9]+", args.nproc_per_node) and int(args.nproc_per_node) < 1:
         raise InputError(f"--nproc-per-node is {args.nproc_per_node}, expected at least 1")
     try:
         low, high = torchrun.parse_min_max_nnodes(args.nnodes)
@@ -124,6 +129,10 @@ def _check_numbers(args: argparse.Namespace) -> None:
     parse_signals(args.signals_to_handle)
     if args.rdzv_backend == "static" and not args.standalone:
         _check_static(args, low, high)
+    try:
+        get_logging_handler(args.event_log_handler)
+    except KeyError as error:
+        raise InputError(f"--event-log-handler is {error}, which torch does not know") from error
     if args.logs_specs is not None:
         raise InputError("--logs-specs is not supported: each rank's log is in the run directory")
 

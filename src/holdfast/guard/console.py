@@ -35,6 +35,8 @@ class Console:
         """Write what is queued, but wait no longer than the time-out."""
         self._queue.put(None)
         self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.dropped += self._queue.qsize()  # The mark of the end stands for the piece being written.
 
     def _write(self) -> None:
         gone: set[int] = set()

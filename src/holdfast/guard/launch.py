@@ -54,6 +54,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 def launch(argv: Sequence[str], extra: Extra | None = None) -> int:
     """Run a job as the command line says and return its exit code; raise ``InputError`` on a bad one."""
     extra = extra or Extra()
+    _open_standard_streams()
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     args = parse(argv, os.environ)
     if extra.check is not None:
@@ -98,7 +99,7 @@ class _Launch:
         except Stopped as stop:
             code, reason = 128 + stop.number, f"stopped by {stop.number.name}"
         finally:
-            watch.ignore()
+            watch.close()
             self._stop(watch.received)
             self._close(code, reason)
         return code
@@ -147,6 +148,8 @@ class _Launch:
             result = agent.run()
         except (RendezvousError, DistError) as error:
             raise JobError(f"the nodes did not find each other: {_last_line(error)}", exit_code=1) from error
+        except OSError as error:
+            raise JobError(f"cannot start a worker: {error}", exit_code=1) from error
         finally:
             with contextlib.suppress(Exception):
                 handler.shutdown()
@@ -193,6 +196,15 @@ class _Launch:
             self._home.drop()
 
 
+def _open_standard_streams() -> None:
+    """Give closed standard streams (``>&-``) to nobody, lest pipes of ours get their numbers."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest free number, which is this one.
+
+
 def _boot_command(module: str) -> list[str]:
     # -P keeps the current folder off the path until the user's own script is started from it.
     return [os.environ.get("PYTHON_EXEC", sys.executable), "-P", "-u", "-m", module]
@@ -210,7 +222,7 @@ def _rendezvous_handler(config: Any) -> Any:
     )
     try:
         return rendezvous_registry.get_rendezvous_handler(parameters)
-    except (ValueError, RendezvousError, RuntimeError) as error:
+    except Exception as error:  # Backends raise what they like: a missing package, a bad address, a stub.
         raise InputError(f"rendezvous at {config.rdzv_endpoint!r}: {_last_line(error)}") from error
 
 

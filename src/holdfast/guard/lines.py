@@ -30,9 +30,10 @@ class Lines:
         self._rest = rest + held
         lines = []
         for piece, end in zip(pieces[::2], pieces[1::2], strict=True):
-            if not piece and self._was_cut:
-                self._was_cut = False  # The end of a line that was passed on before it ended.
-            elif end == b"\n" or self._is_bar_due(piece, now_s):
+            was_cut, self._was_cut = self._was_cut, False
+            if not piece and was_cut:
+                continue  # The end of a line that was passed on before it ended.
+            if end == b"\n" or self._is_bar_due(piece, now_s):
                 lines.append(piece)
         if len(self._rest) > _LONGEST_BYTES:
             lines += self.close()

@@ -12,6 +12,7 @@ import msgspec
 from torch.distributed.elastic.multiprocessing import Std
 from torch.distributed.elastic.utils import macros  # type: ignore[attr-defined]
 
+from holdfast.errors import InputError
 from holdfast.guard.args import RunArgs
 from holdfast.guard.home import Home
 from holdfast.guard.output import Show
@@ -80,7 +81,7 @@ def _show(args: RunArgs, spec: Any, rank: int, local_rank: int) -> Show:
 
 def _prefix(rank: int) -> str:
     # A colour per rank where a person is looking; the files and pipes stay plain.
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         return f"\x1b[{31 + rank % 6}m[rank ${{rank}}]\x1b[0m "
     return "[rank ${rank}] "
 
@@ -118,4 +119,7 @@ def _bind(command: list[str], local_rank: int, numa_options: Any) -> list[str]:
         return command
     from torch.numa.binding import _maybe_wrap_command_args_with_numa_binding as wrap
 
-    return list(wrap(tuple(command), gpu_index=local_rank, numa_options=numa_options))
+    try:
+        return list(wrap(tuple(command), gpu_index=local_rank, numa_options=numa_options))
+    except Exception as error:  # Torch asserts that there are GPUs.
+        raise InputError(f"--numa-binding cannot be done here: {error or type(error).__name__}") from error

@@ -10,17 +10,27 @@ from collections.abc import Collection
 from pathlib import Path
 
 _LIMIT_S = 2.0
+_TRACKER_S = 0.5
 
 
 def end_sessions(leaders: Collection[int]) -> None:
     """Kill every process of the sessions that these workers led: data loaders and helpers."""
     ids = set(leaders)
-    deadline_s = time.monotonic() + _LIMIT_S
-    while time.monotonic() < deadline_s and (left := _members(ids)):
+    began_s = time.monotonic()
+    while (now_s := time.monotonic()) < began_s + _LIMIT_S and (left := _members(ids)):
         for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            # Python's resource tracker removes shared memory when all others are gone, and then ends itself.
+            if now_s > began_s + _TRACKER_S or not _is_tracker(pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        return b"multiprocessing.resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _members(ids: set[int]) -> list[int]:

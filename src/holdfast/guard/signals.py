@@ -40,6 +40,7 @@ class SignalWatch:
 
     def __init__(self, *, names: str, limit_s: float, kill_all: Callable[[], None]) -> None:
         self.received: signal.Signals | None = None
+        self._is_closing = False
         self._limit_s = limit_s
         self._kill_all = kill_all
         self._numbers = parse_signals(names)
@@ -52,13 +53,12 @@ class SignalWatch:
             signal.signal(number, self._handle)
         threading.Thread(target=self._watch, args=(read_fd,), name="holdfast-signals", daemon=True).start()
 
-    def ignore(self) -> None:
-        """From here on the end is near anyway, and must not be interrupted half-way."""
-        for number in sorted(self._numbers):
-            signal.signal(number, signal.SIG_IGN)
+    def close(self) -> None:
+        """Let nothing interrupt the main thread on its way out; time limit and second signal still hold."""
+        self._is_closing = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.received is None:
+        if self.received is None and not self._is_closing:
             self.received = signal.Signals(number)
             raise Stopped(self.received)
 

@@ -34,7 +34,9 @@ from holdfast.values import (
     AttemptStarted,
     GuardStarted,
     LauncherDied,
+    Record,
     RunEnded,
+    RunStarted,
     Step,
     StepSeen,
     Summary,
@@ -97,15 +99,16 @@ class _Guard:
 
     def _follow_on(self) -> None:
         """Take over from a guard that died: what it has told is not told again."""
-        records = []
-        with contextlib.suppress(InputError):
-            records = read_events(self._run_dir / log_name(self._log.node)).records
+        records = self._records()
         if any(isinstance(record.event, GuardStarted) for record in records):
             self._rings.read()
         for record in records:
             self._log.attempt = record.stamp.attempt
             if isinstance(record.event, StepSeen):
                 self._seen.add((record.stamp.attempt, record.event.rank))
+
+    def _records(self) -> list[Record]:
+        return records_of(self._run_dir / log_name(self._log.node), self._parent)
 
     def _is_parent_gone(self) -> bool:
         # The kernel speaks when the *thread* that started us ends: before the rest of a dying process, or
@@ -137,7 +140,7 @@ class _Guard:
             self._log.append(RunEnded(exit_code=None, reason="the watched process ended"))
         else:
             self._log.append(LauncherDied(pid=self._parent))
-            end_sessions(_running_workers(self._run_dir / log_name(self._log.node)))
+            end_sessions(running_workers(self._records()))
         shutil.rmtree(self._rings_folder, ignore_errors=True)
 
 
@@ -159,15 +162,36 @@ def summarise(steps: Sequence[Step], *, node: int, attempt: int, lost: int) -> S
     )
 
 
-def _running_workers(log: Path) -> list[int]:
+def running_workers(records: Sequence[Record]) -> list[int]:
     """Return the workers of the attempt that was going on, none where the log does not tell."""
-    with contextlib.suppress(InputError):
-        for record in reversed(read_events(log).records):
-            if isinstance(record.event, AttemptEnded):
-                return []  # Their numbers may be other processes' by now.
-            if isinstance(record.event, AttemptStarted):
-                return record.event.pids
+    for record in reversed(records):
+        if isinstance(record.event, AttemptEnded):
+            return []  # Their numbers may be other processes' by now.
+        if isinstance(record.event, AttemptStarted):
+            return record.event.pids
     return []
+
+
+def records_of(log: Path, launcher: int) -> list[Record]:
+    """Return what a log holds of one launcher's run; others may have written into the same folder."""
+    try:
+        records = read_events(log).records
+    except InputError:
+        return []
+    starts = [
+        number
+        for number, record in enumerate(records)
+        if isinstance(record.event, RunStarted) and record.event.pid == launcher
+    ]
+    if not starts:
+        return []
+    # The second part of an event's id is the process that wrote it.
+    others = (RunStarted, AttemptStarted, AttemptEnded, RunEnded)
+    return [
+        record
+        for record in records[starts[-1] :]
+        if not isinstance(record.event, others) or record.stamp.event_id.split("-")[1:2] == [str(launcher)]
+    ]
 
 
 if __name__ == "__main__":

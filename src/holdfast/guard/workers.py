@@ -25,6 +25,8 @@ from holdfast.job.boot import LAUNCHER_ENV, REPORT_ENV
 from holdfast.job.lastwords import LastWords
 from holdfast.values import Death
 
+_STUCK_S = 5.0
+
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One worker to start."""
@@ -88,7 +90,7 @@ class Worker:
     def death(self, *, node: int, host: str) -> Death:
         """Describe how it ended."""
         code, signal_name = shell_code(self.exit_code or 0)
-        words = self._words()
+        words = self.words()
         native = self._report.decode(errors="replace").strip() if words is None else ""
         return Death(
             rank=self.plan.rank,
@@ -103,11 +105,13 @@ class Worker:
             seen_s=words.seen_s if words else self._gone_s or 0.0,
         )
 
-    def _words(self) -> LastWords | None:
-        try:
-            return msgspec.json.decode(self._report.partition(b"\n")[0], type=LastWords)
-        except msgspec.DecodeError:
-            return None
+    def words(self) -> LastWords | None:
+        """Return what the script raised, if it has; the last report is the fullest."""
+        found = None
+        for line in self._report.split(b"\n"):
+            with contextlib.suppress(msgspec.DecodeError):
+                found = msgspec.json.decode(line, type=LastWords)
+        return found
 
     def _connect(self, pump: Pump, report: int) -> None:
         assert self.process.stdout is not None
@@ -152,6 +156,15 @@ class Workers:
     def failed(self) -> list[Worker]:
         """Return those that ended without success."""
         return [worker for worker in self.all if worker.poll() and worker.exit_code != 0]
+
+    def stuck(self) -> list[Worker]:
+        """Return those that have raised a while ago and still run."""
+        now_s = time.monotonic()
+        return [
+            worker
+            for worker in self.running()
+            if (words := worker.words()) is not None and now_s - words.seen_s > _STUCK_S
+        ]
 
     def stop(self, number: signal.Signals, *, grace_s: float) -> None:
         """Send the signal, wait for the grace period, then kill; return when all are reaped."""

@@ -17,7 +17,7 @@ from types import ModuleType
 
 from holdfast.job import attach
 from holdfast.job.deathsig import die_with_parent
-from holdfast.job.lastwords import Report, describe, write_error_file
+from holdfast.job.lastwords import Report, after_hook, describe, write_error_file
 
 LAUNCHER_ENV = "HOLDFAST_LAUNCHER_PID"
 """Process id of the launcher that this worker must not outlive."""
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     # Both are for this process alone: what it starts itself must not find them.
     descriptor = os.environ.pop(REPORT_ENV, None)
     launcher = os.environ.pop(LAUNCHER_ENV, None)
-    if launcher is not None:
+    if launcher is not None and launcher.isdecimal():
         die_with_parent(int(launcher))
     if argv[0] == "--exec":
         return _execute(argv[1:])
@@ -59,13 +59,20 @@ def _run(argv: list[str], report: Report | None) -> int:
         if report is None:
             raise
         return 130
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:
         words = describe(error, own_files={__file__, runpy.__file__, "<frozen runpy>"})
         write_error_file(words)
         if report is None:
             raise
-        if not report.send(words):
-            sys.stderr.write(words.traceback)
+        # Before the script's own hook is called, which may end the process.
+        is_sent = report.send(words)
+        told = after_hook(error, words)
+        if told is not words:
+            is_sent = report.send(told) or is_sent
+        if not is_sent:
+            sys.stderr.write(told.traceback)
         return 1
     return 0
 

@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Collection
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -57,13 +56,26 @@ class Report:
         return status.st_dev, status.st_ino, stat.S_ISFIFO(status.st_mode)
 
 
-def describe(error: Exception, *, own_files: Collection[str]) -> LastWords:
+def describe(error: BaseException, *, own_files: Collection[str]) -> LastWords:
     """Turn an exception into last words, without the frames of our own files at its beginning."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in own_files:
         trace = trace.tb_next
-    text = _by_users_hook(error, trace) or "".join(traceback.format_exception(type(error), error, trace))
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    error.__traceback__ = trace
     return LastWords(error=_one_line(error), traceback=text, seen_s=time.monotonic())
+
+
+def after_hook(error: BaseException, words: LastWords) -> LastWords:
+    """Call the script's own excepthook, as the interpreter would, and return the words as it prints them."""
+    if sys.excepthook is sys.__excepthook__:
+        return words
+    printed = io.StringIO()
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(printed):
+        sys.excepthook(type(error), error, error.__traceback__)
+    # torch puts the rank before every line once a process group is there; the launcher says whose it is.
+    text = re.sub(r"^\[rank\d+\]: ?", "", printed.getvalue(), flags=re.MULTILINE)
+    return msgspec.structs.replace(words, traceback=text) if text else words
 
 
 def write_error_file(words: LastWords) -> None:
@@ -77,18 +89,7 @@ def write_error_file(words: LastWords) -> None:
         Path(name).write_text(json.dumps({"message": {"message": words.error, "extraInfo": extra}}))
 
 
-def _by_users_hook(error: Exception, trace: TracebackType | None) -> str:
-    """Call the script's own excepthook, as the interpreter would, and return what it printed."""
-    if sys.excepthook is sys.__excepthook__:
-        return ""
-    printed = io.StringIO()
-    with contextlib.suppress(Exception), contextlib.redirect_stderr(printed):
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-    # torch puts the rank before every line once a process group is there; the launcher says whose it is.
-    return re.sub(r"^\[rank\d+\]: ?", "", printed.getvalue(), flags=re.MULTILINE)
-
-
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     summary = traceback.TracebackException(type(error), error, None, compact=True)
     summary.__notes__ = None
     lines = list(summary.format_exception_only())[-1].strip().splitlines()

@@ -46,6 +46,8 @@ def rings_folder(key: str) -> Path:
         private = root / f"holdfast-{os.getuid()}"
         try:
             private.mkdir(mode=0o700, exist_ok=True)
+            if private.lstat().st_uid == os.getuid() and not private.is_symlink():
+                private.chmod(0o700)
             status = private.lstat()
             # Others may create names in these folders too: a folder that is not ours alone is not used.
             if status.st_uid == os.getuid() and status.st_mode & 0o077 == 0 and private.is_dir():
