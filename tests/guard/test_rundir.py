@@ -66,6 +66,8 @@ def test_a_full_disk_is_said(small_disk: Path, ears: Ears) -> None:
 def test_an_argument_that_is_no_unicode_does_not_stop_the_launcher(tmp_path: Path, ears: Ears) -> None:
     """File names may hold any byte."""
     RunDir(tmp_path, ears.say).write_info(_info(argv=["train.py", "\udcff"]))
+    info = msgspec.json.decode((tmp_path / "run.json").read_bytes(), type=RunInfo)
+    assert (info.argv, ears.lines()) == (["train.py", "?"], [])
 
 
 def test_names_are_sorted_by_time_in_utc() -> None:

@@ -6,7 +6,7 @@ import os
 import threading
 
 from helpers import Ears
-from holdfast.guard.say import Say
+from holdfast.guard.say import Say, write_all
 
 
 def test_lines_begin_with_our_name_and_topics_come_once(ears: Ears) -> None:
@@ -23,9 +23,16 @@ def test_nobody_listening_is_no_error() -> None:
     """A closed pipe ends in silence."""
     read_fd, write_fd = os.pipe()
     os.close(read_fd)
-    Say(write_fd).line("hello")
+    tried: list[bytes] = []
+
+    def put(fd: int, data: bytes) -> None:
+        tried.append(data)
+        write_all(fd, data)
+
+    Say(write_fd, put).line("hello")
     os.close(write_fd)
-    Say(write_fd).line("hello")
+    Say(write_fd, put).line("hello")
+    assert tried == [b"holdfast: hello\n"] * 2
 
 
 def test_text_that_is_no_unicode_is_said_as_well_as_can_be(ears: Ears) -> None:

@@ -134,8 +134,10 @@ def test_all_processes_of_a_session_are_ended_and_no_others() -> None:
 
 
 def test_no_sessions_are_ended_where_none_are_given() -> None:
-    """It returns at once."""
-    end_sessions([])
+    """A process that belongs to nobody's list lives on."""
+    with _session() as other:
+        end_sessions([])
+        assert _is_alive(other.pid)
 
 
 @pytest.mark.processes

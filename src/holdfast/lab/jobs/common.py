@@ -90,6 +90,20 @@ def adamw(parameters: Iterator[nn.Parameter]) -> torch.optim.AdamW:
     return torch.optim.AdamW(parameters, lr=3e-3, fused=True)
 
 
+def plain_step(model: nn.Module) -> TrainStep:
+    """Return the usual step: forward, backward, update."""
+    optimizer = adamw(model.parameters())
+
+    def train_step(inputs: Tensor, targets: Tensor) -> float:
+        loss = gpt.loss_of(model(inputs), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.item()
+
+    return train_step
+
+
 def _take_seat(options: Options) -> Seat:
     torch.manual_seed(options.seed)
     model = gpt.build(width=options.width, layers=options.layers)

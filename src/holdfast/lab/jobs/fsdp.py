@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from holdfast.lab.gpt import blocks, loss_of
-from holdfast.lab.jobs.common import Seat, TrainStep, adamw, main
+from holdfast.lab.gpt import blocks
+from holdfast.lab.jobs.common import Seat, TrainStep, main, plain_step
 
 
 def build(seat: Seat) -> TrainStep:
@@ -16,17 +15,7 @@ def build(seat: Seat) -> TrainStep:
     for block in blocks(seat.model):
         fully_shard(block, mesh=mesh)
     fully_shard(seat.model, mesh=mesh)
-    model = seat.model
-    optimizer = adamw(model.parameters())
-
-    def train_step(inputs: Tensor, targets: Tensor) -> float:
-        loss = loss_of(model(inputs), targets)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    return train_step
+    return plain_step(seat.model)
 
 
 if __name__ == "__main__":
