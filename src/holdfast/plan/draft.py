@@ -1,0 +1,109 @@
+"""What the list scheduler placed: measured, shifted to where it costs least, and turned into a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from holdfast.plan.dispatch import FORWARD, INPUT, WEIGHT, Placed
+from holdfast.plan.ops import Op, Schedule
+from holdfast.plan.problem import Problem
+from holdfast.plan.timing import Timed
+
+
+def makespan_of(placed: Sequence[Placed]) -> float:
+    """Last end minus first start."""
+    return max(op.end for op in placed) - placed[0].start
+
+
+def spans_of(problem: Problem, placed: Sequence[Placed], firsts: Sequence[float] = ()) -> list[float]:
+    """Per stage, last end minus first start, or minus a later first start that would do."""
+    starts, ends = [math.inf] * problem.pp, [-math.inf] * problem.pp
+    for worker, _, _, start, end in placed:
+        stage = worker % problem.pp
+        starts[stage] = min(starts[stage], start)
+        ends[stage] = max(ends[stage], end)
+    return [end - start for start, end in zip(firsts or starts, ends, strict=True)]
+
+
+def latest_starts(problem: Problem, placed: Sequence[Placed]) -> list[float]:
+    """Per stage, how late it could start if every worker kept its order and every stage its last end."""
+    pp, comm, last = problem.pp, problem.comm, problem.pp - 1
+    ends = [-math.inf] * pp
+    for worker, _, _, _, end in placed:
+        ends[worker % pp] = max(ends[worker % pp], end)
+    count = problem.dp * problem.microbatches
+    forward = [[0.0] * count for _ in range(pp)]
+    backward = [[0.0] * count for _ in range(pp)]
+    before = [ends[worker % pp] for worker in range(problem.dp * pp)]
+    for worker, kind, q, start, end in reversed(placed):
+        stage = worker % pp
+        latest = before[worker]
+        if kind == FORWARD:
+            need = backward[stage][q] if stage == last else forward[stage + 1][q] - comm
+            before[worker] = forward[stage][q] = min(latest, need) - (end - start)
+        elif kind == INPUT:
+            need = backward[stage - 1][q] - comm if stage else latest
+            before[worker] = backward[stage][q] = min(latest, need) - (end - start)
+        else:
+            before[worker] = latest - (end - start)
+    return [min(before[stage::pp]) for stage in range(pp)]
+
+
+def shifted(problem: Problem, placed: Sequence[Placed], firsts: Sequence[float]) -> list[Placed]:
+    """Return the same orders with earliest times, but no stage before its given first start."""
+    pp, comm, last = problem.pp, problem.comm, problem.pp - 1
+    count = problem.dp * problem.microbatches
+    there = [[0.0] * count for _ in range(pp)]
+    back = [[0.0] * count for _ in range(pp)]
+    free = [firsts[worker % pp] for worker in range(problem.dp * pp)]
+    moved = []
+    for worker, kind, q, start, end in placed:
+        stage = worker % pp
+        at = free[worker]
+        if kind != WEIGHT:
+            at = max(at, (there if kind == FORWARD else back)[stage][q])
+        free[worker] = done = at + (end - start)
+        if kind == FORWARD and stage < last:
+            there[stage + 1][q] = done + comm
+        elif kind == FORWARD:
+            back[stage][q] = done
+        elif kind == INPUT and stage:
+            back[stage - 1][q] = done + comm
+        moved.append(Placed(worker, kind, q, at, done))
+    return moved
+
+
+def to_timed(problem: Problem, placed: Sequence[Placed], *, is_coupled: bool) -> Timed:
+    """Return the draft as a schedule with times; I and W become one B where nobody waits in between."""
+    letters = "FBW" if is_coupled else "FIW"
+    ops: list[list[Op]] = [[] for _ in range(problem.dp * problem.pp)]
+    starts: list[list[float]] = [[] for _ in ops]
+    ends: list[list[float]] = [[] for _ in ops]
+    wanted = _wanted(problem, placed)
+    for worker, kind, q, start, end in placed:
+        stage = worker % problem.pp
+        op = Op(letters[kind], *divmod(q, problem.microbatches), stage)
+        mine = ops[worker]
+        is_next = kind == WEIGHT and ends[worker][-1] == start and mine[-1] == op._replace(kind="I")
+        if is_next and wanted[stage][q] >= end + problem.comm:
+            mine[-1] = op._replace(kind="B")
+            ends[worker][-1] = end
+            continue
+        mine.append(op)
+        starts[worker].append(start)
+        ends[worker].append(end)
+    schedule = Schedule(
+        dp=problem.dp, pp=problem.pp, microbatches=problem.microbatches, orders=tuple(map(tuple, ops))
+    )
+    return Timed(schedule=schedule, starts=tuple(map(tuple, starts)), ends=tuple(map(tuple, ends)))
+
+
+def _wanted(problem: Problem, placed: Sequence[Placed]) -> list[list[float]]:
+    """Per stage and micro-batch, when the stage before starts on its gradient; never, for the first stage."""
+    wanted = [[math.inf] * (problem.dp * problem.microbatches) for _ in range(problem.pp)]
+    for worker, kind, q, start, _ in placed:
+        stage = worker % problem.pp
+        if kind == INPUT and stage < problem.pp - 1:
+            wanted[stage + 1][q] = start
+    return wanted

@@ -1,0 +1,104 @@
+"""From a problem to a plan."""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+import msgspec
+
+from holdfast.plan.bounds import lower_bound, makespan_bound
+from holdfast.plan.builders import one_f_one_b
+from holdfast.plan.draft import latest_starts, shifted, spans_of, to_timed
+from holdfast.plan.ops import Schedule
+from holdfast.plan.problem import Problem, Worker
+from holdfast.plan.routing import round_robin, weighted
+from holdfast.plan.search import Found, Goal, search
+from holdfast.plan.timing import Timed, time_schedule
+
+EFFORT = 300_000
+"""Operations to place while searching, about two per microsecond and second: well under a second."""
+
+Mode = Literal["adaptive", "naive", "decoupled", "staggered"]
+
+
+class FaultFree(msgspec.Struct, frozen=True, kw_only=True):
+    """Periods of the same job with nobody slow or dead."""
+
+    one_f_one_b: float = msgspec.field(name="1f1b")
+    zero_bubble: float
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that takes another role: it becomes ``to`` and is no longer ``worker``."""
+
+    worker: Worker
+    to: Worker
+    size_bytes: int
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule with its times, and how good it is."""
+
+    problem: Problem
+    """With the speeds of the roles: after ``moves``, if there are any."""
+    mode: Mode
+    timed: Timed
+    lower_bound: float
+    """No schedule of this problem has a smaller period."""
+    fault_free: FaultFree
+    moves: tuple[Move, ...] = ()
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.timed.schedule
+
+    @property
+    def period(self) -> float:
+        return self.timed.period
+
+    @property
+    def makespan(self) -> float:
+        return self.timed.makespan
+
+
+def make_plan(
+    problem: Problem, *, mode: Mode = "adaptive", migrate: bool = False, effort: int = EFFORT
+) -> Plan:
+    """Return the best plan that was found; migrate allows workers to change their roles where it pays."""
+    bound = lower_bound(problem)
+    goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
+    found = _find(problem, mode, goal, bound, effort)
+    placed = found.placed
+    if goal == "period":
+        firsts = latest_starts(problem, placed)
+        moved = shifted(problem, placed, firsts)
+        placed = moved if max(spans_of(problem, moved)) < max(spans_of(problem, placed)) else placed
+    timed = to_timed(problem, placed, is_coupled=mode == "naive")
+    return Plan(
+        problem=problem, mode=mode, timed=timed, lower_bound=bound, fault_free=fault_free(problem, effort)
+    )
+
+
+def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -> Found:
+    rng = random.Random(0)
+    if mode == "naive":
+        memory = tuple(min(problem.cap(stage), problem.pp - stage) for stage in range(problem.pp))
+        capped = msgspec.structs.replace(problem, memory=memory)
+        floors = [round_robin(capped, is_coupled=True)]
+    elif mode == "adaptive":
+        floors = weighted(problem, bound)
+    else:
+        floors = [round_robin(problem, is_coupled=False)]
+    if goal == "makespan":
+        bound = makespan_bound(problem)
+    return search(floors, goal=goal, bound=bound, effort=effort, rng=rng)
+
+
+def fault_free(problem: Problem, effort: int) -> FaultFree:
+    """The periods of the job with nobody slow or dead; its pipelines are then alike, so one is enough."""
+    one = msgspec.structs.replace(problem, dp=1, speeds=())
+    timed = time_schedule(one, one_f_one_b(one))
+    bound = lower_bound(one)
+    best = search(weighted(one, bound), goal="period", bound=bound, effort=effort // 4, rng=random.Random(0))
+    return FaultFree(one_f_one_b=timed.period, zero_bubble=best.value)
