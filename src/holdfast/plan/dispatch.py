@@ -10,7 +10,6 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,15 +19,9 @@ FORWARD, INPUT, WEIGHT = 0, 1, 2
 _ACTIVATION_THERE, _GRADIENT_THERE = 3, 4
 
 
-class Placed(NamedTuple):
-    """One operation with its place in time."""
-
-    worker: int
-    kind: int
-    """FORWARD, INPUT (in a coupled run: the whole backward) or WEIGHT."""
-    microbatch: int
-    start: float
-    end: float
+Placed = tuple[int, int, int, float, float]
+"""One operation with its place in time: worker, kind, micro-batch, start, end. Kind is FORWARD, INPUT (in a
+coupled run: the whole backward) or WEIGHT. A plain tuple: millions are made."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,12 +151,14 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
     lends, borrows, is_free, hungry = state.lends, state.borrows, state.is_free, state.hungry
     depth, backlog, taken_by, events = policy.depth, policy.backlog, state.taken_by, state.events
     input_before_weight, forward_first = policy.input_before_weight, policy.forward_first
-    source_of = _source_finder(floor, policy, state)
+    source_of, activations = _source_finder(floor, policy, state), state.activations
 
     def start_next(worker: int, now: float) -> None:
         stage = worker % pp
         is_full = held[worker] >= depth[stage]
-        source = None if is_full or not left[worker] else source_of(worker, stage)
+        source = None
+        if not is_full and left[worker]:
+            source = source_of(worker, stage) if borrows[worker] else activations[worker]
         waiting, ready = len(weights[worker]), gradients[worker]
         if waiting and is_full and left[worker] and not (ready and input_before_weight[stage]):
             kind = WEIGHT
@@ -180,8 +175,7 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
             return
         hungry[stage].pop(worker, None)
         is_free[worker] = False
-        if kind == FORWARD:
-            assert source is not None
+        if kind == FORWARD and source:
             q = pop(source)[1]
             owner = queues[stage][q] * pp + stage
             if owner != worker:
@@ -193,7 +187,7 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
         else:
             q = pop(ready)[1] if kind == INPUT else weights[worker].popleft()
         end = now + durations[worker][kind]
-        place(Placed(worker, kind, q, now, end))
+        place((worker, kind, q, now, end))
         push(events, (end, kind, worker, q))
 
     return start_next
@@ -201,21 +195,18 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
 
 def _source_finder(
     floor: Floor, policy: Policy, state: _State
-) -> Callable[[int, int], list[tuple[float, int]] | None]:
+) -> Callable[[int, int], list[tuple[float, int]]]:
     """Return what finds the queue from which a worker takes its next forward: its own, or one that lends."""
-    pp, activations, lends, borrows = floor.problem.pp, state.activations, state.lends, state.borrows
-    loyalty = policy.loyalty
+    pp, activations, lends, loyalties = floor.problem.pp, state.activations, state.lends, policy.loyalty
     lenders = [[worker for worker in range(stage, len(lends), pp) if lends[worker]] for stage in range(pp)]
 
-    def source_of(worker: int, stage: int) -> list[tuple[float, int]] | None:
-        source = activations[worker] or None
-        if not borrows[worker]:
-            return source
-        best = source[0][0] if source else math.inf
+    def source_of(worker: int, stage: int) -> list[tuple[float, int]]:
+        source = activations[worker]
+        best = source[0][0] - loyalties[stage] if source else math.inf
         for lender in lenders[stage]:
             queue = activations[lender]
-            if queue and lends[lender] and lender != worker and queue[0][0] + loyalty[stage] < best:
-                source, best = queue, queue[0][0] + loyalty[stage]
+            if queue and queue[0][0] < best and lends[lender]:
+                source, best = queue, queue[0][0]
         return source
 
     return source_of

@@ -13,40 +13,50 @@ from holdfast.plan.timing import Timed
 
 def makespan_of(placed: Sequence[Placed]) -> float:
     """Last end minus first start."""
-    return max(op.end for op in placed) - placed[0].start
+    return max(end for _, _, _, _, end in placed) - placed[0][3]
 
 
-def spans_of(problem: Problem, placed: Sequence[Placed], firsts: Sequence[float] = ()) -> list[float]:
-    """Per stage, last end minus first start, or minus a later first start that would do."""
-    starts, ends = [math.inf] * problem.pp, [-math.inf] * problem.pp
-    for worker, _, _, start, end in placed:
-        stage = worker % problem.pp
-        starts[stage] = min(starts[stage], start)
-        ends[stage] = max(ends[stage], end)
-    return [end - start for start, end in zip(firsts or starts, ends, strict=True)]
+def spans_of(problem: Problem, placed: Sequence[Placed]) -> list[float]:
+    """Per stage, last end minus first start."""
+    ends = last_ends(problem, placed)
+    starts = [math.inf] * problem.pp
+    for worker, _, _, start, _ in placed:
+        starts[worker % problem.pp] = min(starts[worker % problem.pp], start)
+    return [end - start for start, end in zip(starts, ends, strict=True)]
 
 
-def latest_starts(problem: Problem, placed: Sequence[Placed]) -> list[float]:
-    """Per stage, how late it could start if every worker kept its order and every stage its last end."""
-    pp, comm, last = problem.pp, problem.comm, problem.pp - 1
-    ends = [-math.inf] * pp
+def last_ends(problem: Problem, placed: Sequence[Placed]) -> list[float]:
+    """Per stage, when its last operation ends."""
+    by_worker = [-math.inf] * (problem.dp * problem.pp)
     for worker, _, _, _, end in placed:
-        ends[worker % pp] = max(ends[worker % pp], end)
+        by_worker[worker] = end  # A worker's operations come in order, so its last one stays.
+    return [max(by_worker[stage :: problem.pp]) for stage in range(problem.pp)]
+
+
+def latest_starts(problem: Problem, placed: Sequence[Placed], ends: Sequence[float]) -> list[float]:
+    """Per stage, how late it could start if every worker kept its order and every stage its last end."""
+    pp, comm = problem.pp, problem.comm
     count = problem.dp * problem.microbatches
+    # When the next operation on a micro-batch must start at the latest, were it to arrive without delay.
     forward = [[0.0] * count for _ in range(pp)]
-    backward = [[0.0] * count for _ in range(pp)]
+    backward = [[math.inf] * count for _ in range(pp)]
     before = [ends[worker % pp] for worker in range(problem.dp * pp)]
     for worker, kind, q, start, end in reversed(placed):
-        stage = worker % pp
         latest = before[worker]
-        if kind == FORWARD:
-            need = backward[stage][q] if stage == last else forward[stage + 1][q] - comm
-            before[worker] = forward[stage][q] = min(latest, need) - (end - start)
-        elif kind == INPUT:
-            need = backward[stage - 1][q] - comm if stage else latest
-            before[worker] = backward[stage][q] = min(latest, need) - (end - start)
-        else:
+        if kind == WEIGHT:
             before[worker] = latest - (end - start)
+            continue
+        stage = worker % pp
+        need = (forward if kind == FORWARD else backward)[stage][q]
+        latest = (latest if latest < need else need) - (end - start)
+        before[worker] = latest
+        if kind == FORWARD:
+            if stage:
+                forward[stage - 1][q] = latest - comm
+        elif stage == pp - 1:
+            forward[stage][q] = latest
+        if kind == INPUT and stage < pp - 1:
+            backward[stage + 1][q] = latest - comm
     return [min(before[stage::pp]) for stage in range(pp)]
 
 
@@ -70,7 +80,7 @@ def shifted(problem: Problem, placed: Sequence[Placed], firsts: Sequence[float])
             back[stage][q] = done
         elif kind == INPUT and stage:
             back[stage - 1][q] = done + comm
-        moved.append(Placed(worker, kind, q, at, done))
+        moved.append((worker, kind, q, at, done))
     return moved
 
 

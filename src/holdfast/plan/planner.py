@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.plan.bounds import lower_bound, makespan_bound
 from holdfast.plan.builders import one_f_one_b
-from holdfast.plan.draft import latest_starts, shifted, spans_of, to_timed
+from holdfast.plan.draft import last_ends, latest_starts, shifted, spans_of, to_timed
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Problem, Worker
 from holdfast.plan.routing import round_robin, weighted
@@ -71,7 +71,7 @@ def make_plan(
     found = _find(problem, mode, goal, bound, effort)
     placed = found.placed
     if goal == "period":
-        firsts = latest_starts(problem, placed)
+        firsts = latest_starts(problem, placed, last_ends(problem, placed))
         moved = shifted(problem, placed, firsts)
         placed = moved if max(spans_of(problem, moved)) < max(spans_of(problem, placed)) else placed
     timed = to_timed(problem, placed, is_coupled=mode == "naive")

@@ -1,4 +1,4 @@
-"""Where micro-batches may run: how the queues of a stage are shared, by the shares that ``share`` computes."""
+"""Where micro-batches may run: how the queues of a stage are shared, by the shares ``share`` computes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from holdfast.plan.dispatch import Floor, Placed, Policy, dispatch
-from holdfast.plan.draft import latest_starts, makespan_of, spans_of
+from holdfast.plan.draft import last_ends, latest_starts, makespan_of
 from holdfast.plan.problem import Problem
 
 Goal = Literal["period", "makespan"]
@@ -37,7 +37,8 @@ def value_of(problem: Problem, placed: Sequence[Placed], goal: Goal) -> float:
     """The makespan, or the period when every stage starts as late as it can."""
     if goal == "makespan":
         return makespan_of(placed)
-    return max(spans_of(problem, placed, latest_starts(problem, placed)))
+    ends = last_ends(problem, placed)
+    return max(map(float.__sub__, ends, latest_starts(problem, placed, ends)))
 
 
 def search(floors: Sequence[Floor], *, goal: Goal, bound: float, effort: int, rng: random.Random) -> Found:
