@@ -6,7 +6,7 @@ the rest of it too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -14,6 +14,8 @@ import msgspec
 from holdfast.errors import InputError
 from holdfast.plan.ops import Op, Schedule
 from holdfast.plan.problem import Worker
+
+MAX_LINES = 16
 
 
 class Rerouted(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +36,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Workers with the same micro-batches as before, but other operations or another order of them."""
 
     def __str__(self) -> str:
-        lines = list(say_rerouted(self.rerouted))
+        lines = say_rerouted(self.rerouted)
         if self.reordered:
             lines.append(f"another order on {_list([str(worker) for worker in self.reordered])}")
         return "\n".join(lines or ["no difference"]) + "\n"
@@ -72,17 +74,24 @@ def rerouted_of(schedule: Schedule) -> tuple[Rerouted, ...]:
     )
 
 
-def say_rerouted(rerouted: Iterable[Rerouted]) -> Iterable[str]:
-    """Yield one line for each worker that lost micro-batches to another: which ones, and to whom."""
-    for (before, after), group in groupby(rerouted, key=lambda each: (each.before, each.after)):
+def say_rerouted(rerouted: Sequence[Rerouted], most: int = MAX_LINES) -> list[str]:
+    """Return a line for each worker that lost micro-batches to another; one for each loser where many did."""
+    groups = groupby(rerouted, key=lambda each: (each.before, each.after))
+    lines = [f"{before} to {after}: {_name(list(group))}" for (before, after), group in groups]
+    return lines if len(lines) <= most else list(_say_losers(rerouted))
+
+
+def _say_losers(rerouted: Sequence[Rerouted]) -> Iterator[str]:
+    for before, group in groupby(rerouted, key=lambda each: each.before):
         theirs = list(group)
-        home = sorted({each.pipeline for each in theirs})
-        words = [
-            f"{_list([str(each.microbatch) for each in theirs if each.pipeline == pipeline])}"
-            + (f" of pipeline {pipeline}" if pipeline != before.pipeline else "")
-            for pipeline in home
-        ]
-        yield f"{before} to {after}: {' and '.join(words)}"
+        takers = len({each.after for each in theirs})
+        yield f"{before}: {len(theirs)} to {takers} other{'s' * (takers > 1)}"
+
+
+def _name(rerouted: Sequence[Rerouted]) -> str:
+    """List micro-batches; the pipeline is named where it is not the one of the worker that lost them."""
+    homes = ["" if each.pipeline == each.before.pipeline else f"{each.pipeline}." for each in rerouted]
+    return _list([f"{home}{each.microbatch}" for home, each in zip(homes, rerouted, strict=True)])
 
 
 def _doers(schedule: Schedule) -> dict[Op, Worker]:

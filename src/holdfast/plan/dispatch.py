@@ -35,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """When memory is full: pass gradients on first, or make room first."""
     forward_first: tuple[bool, ...]
     """Start a forward rather than a backward when both are ready."""
-    loyalty: tuple[float, ...]
+    loyalty: float
     """How many places earlier another pipeline's micro-batch must rank to be taken before one's own."""
     forward_rank: tuple[float, ...]
     input_rank: tuple[float, ...]
@@ -76,7 +76,14 @@ class _State:
         self.gradients: list[list[tuple[float, int]]] = [[] for _ in workers]
         self.weights: list[deque[int]] = [deque() for _ in workers]
         self.taken_by = [[0] * len(floor.queues[0]) for _ in range(problem.pp)]
-        self.hungry: list[dict[int, None]] = [{} for _ in range(problem.pp)]
+        self.hungry: list[dict[int, None]] = [
+            {
+                worker: None
+                for worker in workers[stage :: problem.pp]
+                if self.is_free[worker] and floor.borrows[worker]
+            }
+            for stage in range(problem.pp)
+        ]
         """Per stage, free workers that found nothing to do and may take from others; a set with an order."""
 
 
@@ -127,7 +134,7 @@ def dispatch(floor: Floor, policy: Policy) -> list[Placed]:  # noqa: PLR0912  On
 
 def _arriver(policy: Policy, state: _State, pp: int) -> Callable[[int, int, int, list[int]], None]:
     """Return what puts an arrival into its queue and wakes who may want it."""
-    push, hungry, is_free = heapq.heappush, state.hungry, state.is_free
+    push, hungry = heapq.heappush, state.hungry
     activations, gradients = state.activations, state.gradients
     forward_rank, input_rank = policy.forward_rank, policy.input_rank
 
@@ -137,8 +144,8 @@ def _arriver(policy: Policy, state: _State, pp: int) -> Callable[[int, int, int,
             push(gradients[worker], (input_rank[q], q))
             return
         push(activations[worker], (forward_rank[q], q))
-        if not is_free[worker] or worker in hungry[worker % pp]:
-            awake.extend(hungry[worker % pp])
+        # Its own worker is asked first; it may be busy, full, at its limit, or have something better to do.
+        awake.extend(hungry[worker % pp])
 
     return arrive
 
@@ -171,7 +178,8 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
         elif waiting:
             kind = WEIGHT
         else:
-            hungry[stage][worker] = None
+            if borrows[worker]:
+                hungry[stage][worker] = None
             return
         hungry[stage].pop(worker, None)
         is_free[worker] = False
@@ -197,12 +205,12 @@ def _source_finder(
     floor: Floor, policy: Policy, state: _State
 ) -> Callable[[int, int], list[tuple[float, int]]]:
     """Return what finds the queue from which a worker takes its next forward: its own, or one that lends."""
-    pp, activations, lends, loyalties = floor.problem.pp, state.activations, state.lends, policy.loyalty
+    pp, activations, lends, loyalty = floor.problem.pp, state.activations, state.lends, policy.loyalty
     lenders = [[worker for worker in range(stage, len(lends), pp) if lends[worker]] for stage in range(pp)]
 
     def source_of(worker: int, stage: int) -> list[tuple[float, int]]:
         source = activations[worker]
-        best = source[0][0] - loyalties[stage] if source else math.inf
+        best = source[0][0] - loyalty if source else math.inf
         for lender in lenders[stage]:
             queue = activations[lender]
             if queue and queue[0][0] < best and lends[lender]:

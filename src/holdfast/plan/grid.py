@@ -22,8 +22,8 @@ WIDTH = 100
 MAX_ROWS = 48
 MEANINGS = {
     "F": "forward",
-    "I": "backward for the input",
-    "W": "backward for the weights",
+    "I": "backward of input",
+    "W": "backward of weights",
     "B": "backward",
 }
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -90,11 +90,16 @@ def mark(problem: Problem, timed: Timed, place: Place, *, width: int = WIDTH) ->
     start, end = timed.starts[index][place.position], timed.ends[index][place.position]
     frame = _fit(problem, timed, workers, width)
     if end > frame.until:
-        frame = msgspec.structs.replace(frame, begin=start - (frame.until - frame.begin) / 2)
+        frame = msgspec.structs.replace(frame, begin=start - frame.columns // 2 / frame.scale)
     grid = _make_grid(problem, timed, workers, frame)
     left, right = frame.column(start), frame.column(end)
     carets = " " * (len(grid.rows[0].label) + left) + "^" * max(right - left, 1)
     return _join(grid, below={place.worker: carets})
+
+
+def show(time: float) -> str:
+    """Return a time with as many digits as say something."""
+    return f"{time:.6g}" if abs(time) < 1e6 else f"{time:,.0f}"
 
 
 def choose_workers(problem: Problem, limit: int) -> list[Worker]:
@@ -134,14 +139,16 @@ class _Frame(msgspec.Struct, frozen=True, kw_only=True):
         return self.pitch >= 1 + self.digits + self.home
 
     def column(self, at: float) -> int:
-        return max(0, min(self.columns, round((at - self.begin) * self.scale)))
+        # Halves go up: the even rounding of Python would make one operation of two vanish.
+        return max(0, min(self.columns, math.floor((at - self.begin) * self.scale + 0.5)))
 
     def axis(self) -> str:
-        step = _round_up(max(5, self.pitch) / self.scale)
+        wide = max(5, self.pitch, len(show(self.last)) + 1)
+        step = _round_up(wide / self.scale)
         text = ""
         number = math.ceil(self.begin / step)
         while number * step <= self.until and self.column(number * step) < self.columns:
-            text = text.ljust(self.column(number * step)) + f"{number * step:g} "
+            text = text.ljust(self.column(number * step)) + f"{show(number * step)} "
             number += 1
         return text
 
@@ -252,7 +259,9 @@ def _notes(problem: Problem, timed: Timed, workers: Sequence[Worker], frame: _Fr
     if others:
         notes.append(f"{others:,} more workers are not shown.")
     if frame.begin > frame.first or frame.until < frame.last:
-        notes.append(f"From {frame.begin:g} to {frame.until:g} of {frame.last:g}; the rest does not fit.")
+        notes.append(
+            f"From {show(frame.begin)} to {show(frame.until)} of {show(frame.last)}; the rest does not fit."
+        )
     brief = sum(
         frame.column(start) == frame.column(end)
         for worker in workers

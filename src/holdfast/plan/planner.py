@@ -12,8 +12,8 @@ from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.draft import last_ends, latest_starts, shifted, spans_of, to_timed
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Problem, Worker
-from holdfast.plan.routing import round_robin, weighted
-from holdfast.plan.search import Found, Goal, search
+from holdfast.plan.routing import floors_of, recycle_floors
+from holdfast.plan.search import Found, Goal, Task, search
 from holdfast.plan.timing import Timed, time_schedule
 
 EFFORT = 300_000
@@ -81,18 +81,20 @@ def make_plan(
 
 
 def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -> Found:
-    rng = random.Random(0)
-    if mode == "naive":
-        memory = tuple(min(problem.cap(stage), problem.pp - stage) for stage in range(problem.pp))
-        capped = msgspec.structs.replace(problem, memory=memory)
-        floors = [round_robin(capped, is_coupled=True)]
-    elif mode == "adaptive":
-        floors = weighted(problem, bound)
-    else:
-        floors = [round_robin(problem, is_coupled=False)]
     if goal == "makespan":
         bound = makespan_bound(problem)
-    return search(floors, goal=goal, bound=bound, effort=effort, rng=rng)
+    if mode == "adaptive":
+        floors = floors_of(problem, bound)
+    elif mode == "naive":
+        floors = recycle_floors(_with_1f1b_memory(problem), is_coupled=True)
+    else:
+        floors = recycle_floors(problem, is_coupled=False)
+    return search(floors, Task(goal, bound, effort), random.Random(0))
+
+
+def _with_1f1b_memory(problem: Problem) -> Problem:
+    memory = tuple(min(problem.cap(stage), problem.pp - stage) for stage in range(problem.pp))
+    return msgspec.structs.replace(problem, memory=memory)
 
 
 def fault_free(problem: Problem, effort: int) -> FaultFree:
@@ -100,5 +102,5 @@ def fault_free(problem: Problem, effort: int) -> FaultFree:
     one = msgspec.structs.replace(problem, dp=1, speeds=())
     timed = time_schedule(one, one_f_one_b(one))
     bound = lower_bound(one)
-    best = search(weighted(one, bound), goal="period", bound=bound, effort=effort // 4, rng=random.Random(0))
+    best = search(floors_of(one, bound), Task("period", bound, effort // 4), random.Random(0))
     return FaultFree(one_f_one_b=timed.period, zero_bubble=best.value)

@@ -12,8 +12,36 @@ FREE_ROUTING_LIMIT = 32
 """Pipelines up to which any micro-batch may go anywhere; beyond, only those of slow and dead workers move."""
 
 
-def round_robin(problem: Problem, *, is_coupled: bool) -> Floor:
-    """ReCycle's rule: a dead worker's micro-batches go to its live peers in turn, everything else stays."""
+def floors_of(problem: Problem, period: float) -> list[Floor]:
+    """Ways to share the work by speed within a period: slow workers used evenly, or spared, or turns taken."""
+    stages = range(problem.pp)
+    even = [even_shares(problem, stage) for stage in stages]
+    fast = [fast_shares(problem, stage, period) for stage in stages]
+    if problem.dp <= FREE_ROUTING_LIMIT:
+        even, fast = (
+            [loosened(problem, stage, period, by[stage]) for stage in stages] for by in (even, fast)
+        )
+    floors = [_weighted(problem, grid) for grid in ([even] if even == fast else [even, fast])]
+    return floors if _has_slow(problem) else [*floors, _in_turn(problem)]
+
+
+def recycle_floors(problem: Problem, *, is_coupled: bool) -> list[Floor]:
+    """ReCycle's rule: a dead worker's micro-batches go to its live peers in turn.
+
+    Where nobody is merely slow, a share by speed is one by turns too, whatever the turns.
+    """
+    floors = [_in_turn(problem, is_coupled=is_coupled)]
+    if not _has_slow(problem):
+        even = [even_shares(problem, stage) for stage in range(problem.pp)]
+        floors.append(_weighted(problem, even, is_coupled=is_coupled))
+    return floors
+
+
+def _has_slow(problem: Problem) -> bool:
+    return any(0 < speed < 1 for row in problem.speeds for speed in row)
+
+
+def _in_turn(problem: Problem, *, is_coupled: bool = False) -> Floor:
     queues = []
     for stage in range(problem.pp):
         live = problem.live(stage)
@@ -24,41 +52,35 @@ def round_robin(problem: Problem, *, is_coupled: bool) -> Floor:
                 for index in range(problem.microbatches)
             )
         )
-    none = (0,) * (problem.dp * problem.pp)
+    workers = problem.dp * problem.pp
     return Floor(
         problem=problem,
         durations=_durations(problem, is_coupled=is_coupled),
         queues=tuple(queues),
-        limits=(problem.dp * problem.microbatches,) * (problem.dp * problem.pp),
-        lends=none,
-        borrows=none,
+        limits=(problem.dp * problem.microbatches,) * workers,
+        lends=(0,) * workers,
+        borrows=(0,) * workers,
         is_coupled=is_coupled,
     )
 
 
-def weighted(problem: Problem, period: float) -> list[Floor]:
-    """Shares by speed: one way that uses slow workers evenly, and, where it differs, one that spares them."""
-    even = [even_shares(problem, stage) for stage in range(problem.pp)]
-    fast = [fast_shares(problem, stage, period) for stage in range(problem.pp)]
-    return [_shared(problem, period, shares) for shares in ([even] if even == fast else [even, fast])]
+def _weighted(problem: Problem, shares: Sequence[Sequence[int]], *, is_coupled: bool = False) -> Floor:
+    """What is more than a worker's share may be taken by its peers.
 
-
-def _shared(problem: Problem, period: float, shares: Sequence[Sequence[int]]) -> Floor:
+    In a small problem any micro-batch may be, so that a pipeline that falls behind is helped; in a large one
+    only those of workers that are given fewer than their own.
+    """
     is_free = problem.dp <= FREE_ROUTING_LIMIT
-    many = problem.dp * problem.microbatches
-    if is_free:
-        shares = [loosened(problem, stage, period, mine) for stage, mine in enumerate(shares)]
+    own, many = problem.microbatches, problem.dp * problem.microbatches
     limits = [shares[stage][pipeline] for pipeline, stage in problem.workers]
     return Floor(
         problem=problem,
-        durations=_durations(problem, is_coupled=False),
-        queues=tuple(
-            tuple(pipeline for pipeline in range(problem.dp) for _ in range(problem.microbatches))
-            for _ in range(problem.pp)
-        ),
+        durations=_durations(problem, is_coupled=is_coupled),
+        queues=(tuple(pipeline for pipeline in range(problem.dp) for _ in range(own)),) * problem.pp,
         limits=tuple(limits),
-        lends=tuple(many if is_free else max(0, problem.microbatches - limit) for limit in limits),
-        borrows=tuple(many if is_free else max(0, limit - problem.microbatches) for limit in limits),
+        lends=tuple(many if is_free else max(0, own - limit) for limit in limits),
+        borrows=tuple(many if is_free else max(0, limit - own) for limit in limits),
+        is_coupled=is_coupled,
     )
 
 

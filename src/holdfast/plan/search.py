@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -41,54 +41,53 @@ def value_of(problem: Problem, placed: Sequence[Placed], goal: Goal) -> float:
     return max(map(float.__sub__, ends, latest_starts(problem, placed, ends)))
 
 
-def search(floors: Sequence[Floor], *, goal: Goal, bound: float, effort: int, rng: random.Random) -> Found:
-    """Return the best draft found while placing about ``effort`` operations; at least one is always tried."""
-    problem = floors[0].problem
-    tries = max(1, effort // (3 * problem.dp * problem.pp * problem.microbatches))
-    best = Found(math.inf, [])
-    at = (floors[0], next(policies(problem)))
-    for floor, policy in itertools.islice(_openings(floors), max(1, tries // 2)):
-        placed = dispatch(floor, policy)
-        value = value_of(problem, placed, goal)
-        tries -= 1
-        if value < best.value:
-            best, at = Found(value, placed), (floor, policy)
-        if best.value <= bound * ENOUGH:
-            return best
-    return _anneal(floors, at, best, Task(goal, bound, tries), rng)
-
-
 class Task(NamedTuple):
-    """What annealing is to reach."""
+    """What a search is to reach, and at what price."""
 
     goal: Goal
     bound: float
-    tries: int
+    effort: int
+    """About how many operations may be placed; one draft is always made."""
 
 
-def _anneal(
-    floors: Sequence[Floor], at: tuple[Floor, Policy], best: Found, task: Task, rng: random.Random
-) -> Found:
-    problem, current = floors[0].problem, best.value
-    for turn in range(task.tries):
-        floor = rng.choice(floors) if rng.random() < 0.1 else at[0]
-        policy = changed(problem, at[1], rng)
+class _Position(NamedTuple):
+    """Where a search stands."""
+
+    floor: Floor
+    policy: Policy
+    value: float
+
+
+def search(floors: Sequence[Floor], task: Task, rng: random.Random) -> Found:
+    """Return the best draft found; the floors are ways to route, of which the best stays."""
+    problem = floors[0].problem
+    tries = max(1, task.effort // (3 * problem.dp * problem.pp * problem.microbatches))
+    best, at = Found(math.inf, []), _Position(floors[0], next(policies(problem)), math.inf)
+    for policy, floor in itertools.islice(itertools.product(policies(problem), floors), max(1, tries // 3)):
         placed = dispatch(floor, policy)
         value = value_of(problem, placed, task.goal)
-        heat = _HEAT * task.bound * (1 - turn / task.tries)
-        if value <= current or rng.random() < math.exp((current - value) / heat):
-            at, current = (floor, policy), value
+        tries -= 1
+        if value < best.value:
+            best, at = Found(value, placed), _Position(floor, policy, value)
+        if best.value <= task.bound * ENOUGH:
+            return best
+    return _anneal(at, best, task, max(0, tries), rng)
+
+
+def _anneal(at: _Position, best: Found, task: Task, tries: int, rng: random.Random) -> Found:
+    problem = at.floor.problem
+    for turn in range(tries):
+        policy = changed(problem, at.policy, rng)
+        placed = dispatch(at.floor, policy)
+        value = value_of(problem, placed, task.goal)
+        heat = _HEAT * task.bound * (1 - turn / tries)
+        if value <= at.value or rng.random() < math.exp((at.value - value) / heat):
+            at = _Position(at.floor, policy, value)
         if value < best.value:
             best = Found(value, placed)
             if value <= task.bound * ENOUGH:
                 break
     return best
-
-
-def _openings(floors: Sequence[Floor]) -> Iterator[tuple[Floor, Policy]]:
-    for policy in policies(floors[0].problem):
-        for floor in floors:
-            yield floor, policy
 
 
 def policies(problem: Problem) -> Iterator[Policy]:
@@ -104,22 +103,33 @@ def policies(problem: Problem) -> Iterator[Policy]:
             backlog=(backlog,) * everywhere,
             input_before_weight=(input_before_weight,) * everywhere,
             forward_first=(forward_first,) * everywhere,
-            loyalty=(loyalty,) * everywhere,
+            loyalty=loyalty,
             forward_rank=ranks,
             input_rank=ranks,
         )
 
 
 def changed(problem: Problem, policy: Policy, rng: random.Random) -> Policy:
-    """Return the policy with one thing changed at random."""
-    stage = rng.randrange(problem.pp)
-    choice = rng.choices(list(_CHANGES), weights=[weight for _, weight in _CHANGES.values()])[0]
-    values = list(getattr(policy, choice))
-    if choice.endswith("rank"):
+    """Return the policy with one thing changed at random: a rule at one stage, or some ranks."""
+    field = rng.choice(
+        ("depth", "backlog", "input_before_weight", "forward_first", "forward_rank", "input_rank")
+    )
+    values = list(getattr(policy, field))
+    if field.endswith("rank"):
         _rerank(problem, values, rng)
     else:
-        values[stage] = _CHANGES[choice][0](problem, stage, rng)
-    return msgspec.structs.replace(policy, **{choice: tuple(values)})
+        stage = rng.randrange(problem.pp)
+        values[stage] = _random_rule(problem, field, stage, rng)
+    return msgspec.structs.replace(policy, **{field: tuple(values)})
+
+
+def _random_rule(problem: Problem, field: str, stage: int, rng: random.Random) -> float:
+    if field == "depth":
+        cap = min(problem.cap(stage), 4 * problem.pp)
+        return rng.randint(max(1, min(cap, problem.pp - stage - 1)), cap)
+    if field == "backlog":
+        return rng.choice((0, 1, 2, 3, 4, 6, math.inf))
+    return rng.random() < 0.5
 
 
 def _rerank(problem: Problem, ranks: list[float], rng: random.Random) -> None:
@@ -131,20 +141,3 @@ def _rerank(problem: Problem, ranks: list[float], rng: random.Random) -> None:
         return
     for _ in range(rng.choice((1, 2, 5))):
         ranks[rng.randrange(len(ranks))] += rng.uniform(-3, 3)
-
-
-def _random_depth(problem: Problem, stage: int, rng: random.Random) -> int:
-    cap = min(problem.cap(stage), 4 * problem.pp)
-    return rng.randint(max(1, min(cap, problem.pp - stage - 1)), cap)
-
-
-_Change = Callable[[Problem, int, random.Random], object]
-_CHANGES: dict[str, tuple[_Change, float]] = {
-    "depth": (_random_depth, 0.15),
-    "backlog": (lambda problem, stage, rng: rng.choice((0, 1, 2, 3, 4, 6, math.inf)), 0.15),
-    "input_before_weight": (lambda problem, stage, rng: rng.random() < 0.5, 0.15),
-    "forward_first": (lambda problem, stage, rng: rng.random() < 0.5, 0.15),
-    "loyalty": (lambda problem, stage, rng: rng.choice((0.0, 0.5, 1.5, 3.0, 100.0)), 0.15),
-    "forward_rank": (_random_depth, 0.125),
-    "input_rank": (_random_depth, 0.125),
-}
