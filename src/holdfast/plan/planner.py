@@ -1,4 +1,8 @@
-"""From a problem to a plan."""
+"""From a problem to a plan: where every micro-batch runs, when backward is split, and the order of it all.
+
+A dead worker is an infinitely slow one: ReCycle's re-routing and FALCON's rebalancing are the same function
+called with other numbers. ``adaptive`` is ours; the other modes are ReCycle's steps, one by one.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,15 @@ from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.draft import last_ends, latest_starts, shifted, spans_of, to_timed
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Problem, Worker
+from holdfast.plan.roles import Move, normalize
 from holdfast.plan.routing import floors_of, recycle_floors
-from holdfast.plan.search import Found, Goal, Task, search
+from holdfast.plan.search import ENOUGH, Found, Goal, Task, search
 from holdfast.plan.timing import Timed, time_schedule
 
 EFFORT = 300_000
-"""Operations to place while searching, about two per microsecond and second: well under a second."""
+"""Operations that a search may place: well under a second, and less where the bound is met before."""
+PAYS = 0.999
+"""Roles change only for a period that is shorter by more than this."""
 
 Mode = Literal["adaptive", "naive", "decoupled", "staggered"]
 
@@ -27,14 +34,6 @@ class FaultFree(msgspec.Struct, frozen=True, kw_only=True):
 
     one_f_one_b: float = msgspec.field(name="1f1b")
     zero_bubble: float
-
-
-class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that takes another role: it becomes ``to`` and is no longer ``worker``."""
-
-    worker: Worker
-    to: Worker
-    size_bytes: int
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,32 +50,60 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def schedule(self) -> Schedule:
+        """Who does what in which order."""
         return self.timed.schedule
 
     @property
     def period(self) -> float:
+        """How often a step can be repeated."""
         return self.timed.period
 
     @property
     def makespan(self) -> float:
+        """How long one step takes from its first start to its last end."""
         return self.timed.makespan
+
+    @property
+    def is_optimal(self) -> bool:
+        """The period is at its lower bound: nobody can do better."""
+        return self.period <= self.lower_bound * ENOUGH
+
+    @property
+    def holders(self) -> dict[Worker, Worker]:
+        """Which worker holds each role; itself, where no move says otherwise."""
+        moved = {move.to: move.worker for move in self.moves}
+        return {role: moved.get(role, role) for role in self.problem.workers}
 
 
 def make_plan(
     problem: Problem, *, mode: Mode = "adaptive", migrate: bool = False, effort: int = EFFORT
 ) -> Plan:
     """Return the best plan that was found; migrate allows workers to change their roles where it pays."""
+    plan = _plan(problem, mode, effort)
+    if not migrate:
+        return plan
+    normal, moves = normalize(problem)
+    if not moves:
+        return plan
+    moved = _plan(normal, mode, effort)
+    if moved.period >= plan.period * PAYS:
+        return plan
+    return msgspec.structs.replace(moved, moves=moves)
+
+
+def _plan(problem: Problem, mode: Mode, effort: int) -> Plan:
     bound = lower_bound(problem)
     goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
-    found = _find(problem, mode, goal, bound, effort)
-    placed = found.placed
+    placed = _find(problem, mode, goal, bound, effort).placed
     if goal == "period":
-        firsts = latest_starts(problem, placed, last_ends(problem, placed))
-        moved = shifted(problem, placed, firsts)
+        moved = shifted(problem, placed, latest_starts(problem, placed, last_ends(problem, placed)))
         placed = moved if max(spans_of(problem, moved)) < max(spans_of(problem, placed)) else placed
-    timed = to_timed(problem, placed, is_coupled=mode == "naive")
     return Plan(
-        problem=problem, mode=mode, timed=timed, lower_bound=bound, fault_free=fault_free(problem, effort)
+        problem=problem,
+        mode=mode,
+        timed=to_timed(problem, placed, is_coupled=mode == "naive"),
+        lower_bound=bound,
+        fault_free=fault_free(problem, effort),
     )
 
 

@@ -58,6 +58,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """How long a transfer between two stages takes, in the unit of the costs."""
     memory: tuple[int, ...] | None = None
     """Per stage, how many micro-batches a worker may hold from the start of F to the end of W; None: any."""
+    state_bytes: tuple[int, ...] = ()
+    """Per stage, what a worker must copy to take a role there: parameters, optimizer state; none: unknown."""
     speeds: tuple[tuple[float, ...], ...] = ()
     """``speeds[pipeline][stage]``: 1 healthy, 0.5 half as fast, 0 dead; none means all healthy."""
 
@@ -82,6 +84,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"costs are given for {len(self.costs)} stages, expected {self.pp}")
         if self.memory is not None and len(self.memory) != self.pp:
             raise InputError(f"memory is given for {len(self.memory)} stages, expected {self.pp}")
+        if self.state_bytes and len(self.state_bytes) != self.pp:
+            raise InputError(f"state_bytes are given for {len(self.state_bytes)} stages, expected {self.pp}")
+        if any(size < 0 for size in self.state_bytes):
+            raise InputError(f"state_bytes are {self.state_bytes}, expected none negative")
         if len(self.speeds) != self.dp or any(len(row) != self.pp for row in self.speeds):
             raise InputError(f"speeds do not form a grid of {self.dp} pipelines by {self.pp} stages")
 

@@ -13,7 +13,7 @@ FREE_ROUTING_LIMIT = 32
 
 
 def floors_of(problem: Problem, period: float) -> list[Floor]:
-    """Ways to share the work by speed within a period: slow workers used evenly, or spared, or turns taken."""
+    """Ways to share the work by speed within a period: slow ones used evenly, spared, or in turn."""
     stages = range(problem.pp)
     even = [even_shares(problem, stage) for stage in stages]
     fast = [fast_shares(problem, stage, period) for stage in stages]
