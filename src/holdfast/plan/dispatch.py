@@ -7,7 +7,6 @@ times. A micro-batch is ``q = pipeline * microbatches + index``, a worker ``w = 
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Callable
 
@@ -17,6 +16,7 @@ from holdfast.plan.problem import Problem
 
 FORWARD, INPUT, WEIGHT = 0, 1, 2
 _ACTIVATION_THERE, _GRADIENT_THERE = 3, 4
+_NOBODY = -1
 
 
 Placed = tuple[int, int, int, float, float]
@@ -51,40 +51,37 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
     """``queues[stage][q]``: in whose pipeline's queue a micro-batch waits for its forward."""
     limits: tuple[int, ...]
     """Per worker, how many micro-batches it may take."""
-    lends: tuple[int, ...]
-    """Per worker, how many of its queue others may take."""
-    borrows: tuple[int, ...]
-    """Per worker, how many it may take from the queues of others."""
+    is_open: bool
+    """A worker may take from the queues of its peers; else only from its own."""
     is_coupled: bool = False
     """Backward is one operation, and holds its gradient back until its end."""
+
+
+Ranked = list[tuple[float, int]]
+"""A heap of micro-batches by rank."""
 
 
 class _State:
     """What changes during a run: plain lists, indexed by worker or stage."""
 
     def __init__(self, floor: Floor) -> None:
-        problem, workers = floor.problem, range(len(floor.durations))
+        pp, workers = floor.problem.pp, range(len(floor.durations))
         self.placed: list[Placed] = []
         self.events: list[tuple[float, int, int, int]] = []
         """Heap of (when, kind, worker, micro-batch): an end, or an arrival at a worker's queue."""
         self.is_free = [bool(durations) for durations in floor.durations]
         self.held = [0 for _ in workers]
         self.left = list(floor.limits)
-        self.lends = list(floor.lends)
-        self.borrows = list(floor.borrows)
-        self.activations: list[list[tuple[float, int]]] = [[] for _ in workers]
-        self.gradients: list[list[tuple[float, int]]] = [[] for _ in workers]
+        self.activations: list[Ranked] = [[] for _ in workers]
+        self.pools: list[Ranked] = [[] for _ in range(pp)]
+        """Per stage, what waits in all its queues; taken micro-batches are dropped when they come up."""
+        self.gradients: list[Ranked] = [[] for _ in workers]
         self.weights: list[deque[int]] = [deque() for _ in workers]
-        self.taken_by = [[0] * len(floor.queues[0]) for _ in range(problem.pp)]
+        self.taken_by = [[_NOBODY] * len(floor.queues[0]) for _ in range(pp)]
         self.hungry: list[dict[int, None]] = [
-            {
-                worker: None
-                for worker in workers[stage :: problem.pp]
-                if self.is_free[worker] and floor.borrows[worker]
-            }
-            for stage in range(problem.pp)
+            {worker: None for worker in workers[stage::pp] if self.is_free[worker]} for stage in range(pp)
         ]
-        """Per stage, free workers that found nothing to do and may take from others; a set with an order."""
+        """Per stage, free workers that would take a forward if there were one; a set with an order."""
 
 
 def dispatch(floor: Floor, policy: Policy) -> list[Placed]:  # noqa: PLR0912  One hot loop, once per operation.
@@ -94,30 +91,31 @@ def dispatch(floor: Floor, policy: Policy) -> list[Placed]:  # noqa: PLR0912  On
     pop, push, events = heapq.heappop, heapq.heappush, state.events
     is_free, held, weights, taken_by = state.is_free, state.held, state.weights, state.taken_by
     queues, is_coupled = floor.queues, floor.is_coupled
+    awake: list[int] = []
+    helpers: list[int] = []
+    arrive, start_next = _arriver(floor, policy, state), _starter(floor, policy, state)
     for q, pipeline in enumerate(queues[0]):
-        push(state.activations[pipeline * pp], (policy.forward_rank[q], q))
-    arrive, start_next = _arriver(policy, state, pp), _starter(floor, policy, state)
-    now, awake = 0.0, list(range(0, len(is_free), pp))
+        arrive(_ACTIVATION_THERE, pipeline * pp, q, awake, helpers)
+    now = 0.0
     while True:
-        for worker in awake:
+        for worker in awake + helpers:  # Helpers last: a worker comes before them at its own queue.
             if is_free[worker]:
                 start_next(worker, now)
         if not events:
             return state.placed
-        now, awake = events[0][0], []
+        now, awake, helpers = events[0][0], [], []
         while events and events[0][0] == now:
             _, kind, worker, q = pop(events)
             if kind >= _ACTIVATION_THERE:
-                arrive(kind, worker, q, awake)
+                arrive(kind, worker, q, awake, helpers)
                 continue
             is_free[worker] = True
             awake.append(worker)
             stage = worker % pp
             if kind == FORWARD:
-                if stage == last:
-                    arrive(_GRADIENT_THERE, worker, q, awake)
-                    continue
-                target, kind = queues[stage + 1][q] * pp + stage + 1, _ACTIVATION_THERE
+                is_last = stage == last
+                target = worker if is_last else queues[stage + 1][q] * pp + stage + 1
+                kind = _GRADIENT_THERE if is_last else _ACTIVATION_THERE
             else:
                 if kind == WEIGHT or is_coupled:
                     held[worker] -= 1
@@ -126,26 +124,38 @@ def dispatch(floor: Floor, policy: Policy) -> list[Placed]:  # noqa: PLR0912  On
                 if kind == WEIGHT or not stage:
                     continue
                 target, kind = taken_by[stage - 1][q], _GRADIENT_THERE
-            if comm:
+            if comm and target != worker:
                 push(events, (now + comm, kind, target, q))
             else:
-                arrive(kind, target, q, awake)
+                arrive(kind, target, q, awake, helpers)
 
 
-def _arriver(policy: Policy, state: _State, pp: int) -> Callable[[int, int, int, list[int]], None]:
+Arrive = Callable[[int, int, int, list[int], list[int]], None]
+
+
+def _arriver(floor: Floor, policy: Policy, state: _State) -> Arrive:
     """Return what puts an arrival into its queue and wakes who may want it."""
-    push, hungry = heapq.heappush, state.hungry
-    activations, gradients = state.activations, state.gradients
+    push, hungry, pp, is_open = heapq.heappush, state.hungry, floor.problem.pp, floor.is_open
+    activations, gradients, pools = state.activations, state.gradients, state.pools
     forward_rank, input_rank = policy.forward_rank, policy.input_rank
 
-    def arrive(kind: int, worker: int, q: int, awake: list[int]) -> None:
-        awake.append(worker)
+    def arrive(kind: int, worker: int, q: int, awake: list[int], helpers: list[int]) -> None:
         if kind == _GRADIENT_THERE:
             push(gradients[worker], (input_rank[q], q))
+            awake.append(worker)
             return
-        push(activations[worker], (forward_rank[q], q))
-        # Its own worker is asked first; it may be busy, full, at its limit, or have something better to do.
-        awake.extend(hungry[worker % pp])
+        ranked = (forward_rank[q], q)
+        push(activations[worker], ranked)
+        starving = hungry[worker % pp]
+        if worker in starving:
+            del starving[worker]
+            awake.append(worker)
+        elif is_open and starving:
+            helper = next(iter(starving))
+            del starving[helper]
+            helpers.append(helper)
+        if is_open:
+            push(pools[worker % pp], ranked)
 
     return arrive
 
@@ -153,21 +163,18 @@ def _arriver(policy: Policy, state: _State, pp: int) -> Callable[[int, int, int,
 def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, float], None]:
     """Return what makes a free worker start its next operation, or go hungry."""
     push, pop, place = heapq.heappush, heapq.heappop, state.placed.append
-    pp, durations, queues = floor.problem.pp, floor.durations, floor.queues
+    pp, durations, events, is_free = floor.problem.pp, floor.durations, state.events, state.is_free
     held, left, gradients, weights = state.held, state.left, state.gradients, state.weights
-    lends, borrows, is_free, hungry = state.lends, state.borrows, state.is_free, state.hungry
-    depth, backlog, taken_by, events = policy.depth, policy.backlog, state.taken_by, state.events
+    depth, backlog, taken_by, hungry = policy.depth, policy.backlog, state.taken_by, state.hungry
     input_before_weight, forward_first = policy.input_before_weight, policy.forward_first
-    source_of, activations = _source_finder(floor, policy, state), state.activations
+    source_of = _source_finder(floor, policy, state)
 
     def start_next(worker: int, now: float) -> None:
         stage = worker % pp
-        is_full = held[worker] >= depth[stage]
-        source = None
-        if not is_full and left[worker]:
-            source = source_of(worker, stage) if borrows[worker] else activations[worker]
+        has_room = held[worker] < depth[stage]
+        source = source_of(worker, stage) if has_room and left[worker] else None
         waiting, ready = len(weights[worker]), gradients[worker]
-        if waiting and is_full and left[worker] and not (ready and input_before_weight[stage]):
+        if waiting and not has_room and left[worker] and not (ready and input_before_weight[stage]):
             kind = WEIGHT
         elif ready and not (source and forward_first[stage]):
             kind = INPUT
@@ -178,17 +185,13 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
         elif waiting:
             kind = WEIGHT
         else:
-            if borrows[worker]:
+            if has_room and left[worker]:
                 hungry[stage][worker] = None
             return
         hungry[stage].pop(worker, None)
         is_free[worker] = False
         if kind == FORWARD and source:
             q = pop(source)[1]
-            owner = queues[stage][q] * pp + stage
-            if owner != worker:
-                lends[owner] -= 1
-                borrows[worker] -= 1
             left[worker] -= 1
             held[worker] += 1
             taken_by[stage][q] = worker
@@ -201,20 +204,20 @@ def _starter(floor: Floor, policy: Policy, state: _State) -> Callable[[int, floa
     return start_next
 
 
-def _source_finder(
-    floor: Floor, policy: Policy, state: _State
-) -> Callable[[int, int], list[tuple[float, int]]]:
-    """Return what finds the queue from which a worker takes its next forward: its own, or one that lends."""
-    pp, activations, lends, loyalty = floor.problem.pp, state.activations, state.lends, policy.loyalty
-    lenders = [[worker for worker in range(stage, len(lends), pp) if lends[worker]] for stage in range(pp)]
+def _source_finder(floor: Floor, policy: Policy, state: _State) -> Callable[[int, int], Ranked]:
+    """Return what finds the heap from which a worker takes its next forward: its own, or everybody's."""
+    pop, activations, pools, taken_by = heapq.heappop, state.activations, state.pools, state.taken_by
+    is_open, loyalty = floor.is_open, policy.loyalty
 
-    def source_of(worker: int, stage: int) -> list[tuple[float, int]]:
-        source = activations[worker]
-        best = source[0][0] - loyalty if source else math.inf
-        for lender in lenders[stage]:
-            queue = activations[lender]
-            if queue and queue[0][0] < best and lends[lender]:
-                source, best = queue, queue[0][0]
-        return source
+    def source_of(worker: int, stage: int) -> Ranked:
+        own, taken = activations[worker], taken_by[stage]
+        while own and taken[own[0][1]] != _NOBODY:
+            pop(own)
+        if not is_open:
+            return own
+        pool = pools[stage]
+        while pool and taken[pool[0][1]] != _NOBODY:
+            pop(pool)
+        return pool if pool and (not own or pool[0][0] < own[0][0] - loyalty) else own
 
     return source_of

@@ -16,15 +16,6 @@ def makespan_of(placed: Sequence[Placed]) -> float:
     return max(end for _, _, _, _, end in placed) - placed[0][3]
 
 
-def spans_of(problem: Problem, placed: Sequence[Placed]) -> list[float]:
-    """Per stage, last end minus first start."""
-    ends = last_ends(problem, placed)
-    starts = [math.inf] * problem.pp
-    for worker, _, _, start, _ in placed:
-        starts[worker % problem.pp] = min(starts[worker % problem.pp], start)
-    return [end - start for start, end in zip(starts, ends, strict=True)]
-
-
 def last_ends(problem: Problem, placed: Sequence[Placed]) -> list[float]:
     """Per stage, when its last operation ends."""
     by_worker = [-math.inf] * (problem.dp * problem.pp)
@@ -93,14 +84,13 @@ def to_timed(problem: Problem, placed: Sequence[Placed], *, is_coupled: bool) ->
     wanted = _wanted(problem, placed)
     for worker, kind, q, start, end in placed:
         stage = worker % problem.pp
-        op = Op(letters[kind], *divmod(q, problem.microbatches), stage)
+        place = divmod(q, problem.microbatches)
         mine = ops[worker]
-        is_next = kind == WEIGHT and ends[worker][-1] == start and mine[-1] == op._replace(kind="I")
-        if is_next and wanted[stage][q] >= end + problem.comm:
-            mine[-1] = op._replace(kind="B")
+        if kind == WEIGHT and wanted[stage][q] >= end + problem.comm and mine[-1] == ("I", *place, stage):
+            mine[-1] = Op("B", *place, stage)
             ends[worker][-1] = end
             continue
-        mine.append(op)
+        mine.append(Op(letters[kind], *place, stage))
         starts[worker].append(start)
         ends[worker].append(end)
     schedule = Schedule(

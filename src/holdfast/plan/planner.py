@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.plan.bounds import lower_bound, makespan_bound
 from holdfast.plan.builders import one_f_one_b
-from holdfast.plan.draft import last_ends, latest_starts, shifted, spans_of, to_timed
+from holdfast.plan.draft import last_ends, latest_starts, shifted, to_timed
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Problem, Worker
 from holdfast.plan.roles import Move, normalize
@@ -21,7 +21,7 @@ from holdfast.plan.routing import floors_of, recycle_floors
 from holdfast.plan.search import ENOUGH, Found, Goal, Task, search
 from holdfast.plan.timing import Timed, time_schedule
 
-EFFORT = 300_000
+EFFORT = 400_000
 """Operations that a search may place: well under a second, and less where the bound is met before."""
 PAYS = 0.999
 """Roles change only for a period that is shorter by more than this."""
@@ -96,8 +96,7 @@ def _plan(problem: Problem, mode: Mode, effort: int) -> Plan:
     goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
     placed = _find(problem, mode, goal, bound, effort).placed
     if goal == "period":
-        moved = shifted(problem, placed, latest_starts(problem, placed, last_ends(problem, placed)))
-        placed = moved if max(spans_of(problem, moved)) < max(spans_of(problem, placed)) else placed
+        placed = shifted(problem, placed, latest_starts(problem, placed, last_ends(problem, placed)))
     return Plan(
         problem=problem,
         mode=mode,

@@ -8,19 +8,13 @@ from holdfast.plan.dispatch import Floor
 from holdfast.plan.problem import Problem
 from holdfast.plan.share import even_shares, fast_shares, loosened
 
-FREE_ROUTING_LIMIT = 32
-"""Pipelines up to which any micro-batch may go anywhere; beyond, only those of slow and dead workers move."""
-
 
 def floors_of(problem: Problem, period: float) -> list[Floor]:
     """Ways to share the work by speed within a period: slow ones used evenly, spared, or in turn."""
     stages = range(problem.pp)
     even = [even_shares(problem, stage) for stage in stages]
     fast = [fast_shares(problem, stage, period) for stage in stages]
-    if problem.dp <= FREE_ROUTING_LIMIT:
-        even, fast = (
-            [loosened(problem, stage, period, by[stage]) for stage in stages] for by in (even, fast)
-        )
+    even, fast = ([loosened(problem, stage, period, by[stage]) for stage in stages] for by in (even, fast))
     floors = [_weighted(problem, grid) for grid in ([even] if even == fast else [even, fast])]
     return floors if _has_slow(problem) else [*floors, _in_turn(problem)]
 
@@ -58,28 +52,23 @@ def _in_turn(problem: Problem, *, is_coupled: bool = False) -> Floor:
         durations=_durations(problem, is_coupled=is_coupled),
         queues=tuple(queues),
         limits=(problem.dp * problem.microbatches,) * workers,
-        lends=(0,) * workers,
-        borrows=(0,) * workers,
+        is_open=False,
         is_coupled=is_coupled,
     )
 
 
 def _weighted(problem: Problem, shares: Sequence[Sequence[int]], *, is_coupled: bool = False) -> Floor:
-    """What is more than a worker's share may be taken by its peers.
+    """Any worker may take any micro-batch of its stage, up to its share, and its own come first.
 
-    In a small problem any micro-batch may be, so that a pipeline that falls behind is helped; in a large one
-    only those of workers that are given fewer than their own.
+    So a pipeline that falls behind is helped, whether its own worker is dead, slow, or only late.
     """
-    is_free = problem.dp <= FREE_ROUTING_LIMIT
-    own, many = problem.microbatches, problem.dp * problem.microbatches
-    limits = [shares[stage][pipeline] for pipeline, stage in problem.workers]
+    queue = tuple(pipeline for pipeline in range(problem.dp) for _ in range(problem.microbatches))
     return Floor(
         problem=problem,
         durations=_durations(problem, is_coupled=is_coupled),
-        queues=(tuple(pipeline for pipeline in range(problem.dp) for _ in range(own)),) * problem.pp,
-        limits=tuple(limits),
-        lends=tuple(many if is_free else max(0, own - limit) for limit in limits),
-        borrows=tuple(many if is_free else max(0, limit - own) for limit in limits),
+        queues=(queue,) * problem.pp,
+        limits=tuple(shares[stage][pipeline] for pipeline, stage in problem.workers),
+        is_open=True,
         is_coupled=is_coupled,
     )
 
