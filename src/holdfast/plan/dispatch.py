@@ -79,7 +79,8 @@ class _State:
         self.weights: list[deque[int]] = [deque() for _ in workers]
         self.taken_by = [[_NOBODY] * len(floor.queues[0]) for _ in range(pp)]
         self.hungry: list[dict[int, None]] = [
-            {worker: None for worker in workers[stage::pp] if self.is_free[worker]} for stage in range(pp)
+            {worker: None for worker in workers[stage::pp] if self.is_free[worker] and self.left[worker]}
+            for stage in range(pp)
         ]
         """Per stage, free workers that would take a forward if there were one; a set with an order."""
 
@@ -102,6 +103,7 @@ def dispatch(floor: Floor, policy: Policy) -> list[Placed]:  # noqa: PLR0912  On
             if is_free[worker]:
                 start_next(worker, now)
         if not events:
+            assert len(state.placed) == len(queues[0]) * pp * (2 if is_coupled else 3), "work was left undone"
             return state.placed
         now, awake, helpers = events[0][0], [], []
         while events and events[0][0] == now:

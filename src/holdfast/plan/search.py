@@ -59,9 +59,10 @@ class _Position(NamedTuple):
 
 
 def search(floors: Sequence[Floor], task: Task, rng: random.Random) -> Found:
-    """Return the best draft found; the floors are ways to route, of which the best stays."""
+    """Return the best draft found; the floors are ways to route, the last one for when there is one try."""
     problem = floors[0].problem
     tries = max(1, task.effort // (3 * problem.dp * problem.pp * problem.microbatches))
+    floors = floors if tries >= len(floors) else floors[-1:]
     best, at = Found(math.inf, []), _Position(floors[0], next(policies(problem)), math.inf)
     for policy, floor in itertools.islice(itertools.product(policies(problem), floors), max(1, tries // 3)):
         placed = dispatch(floor, policy)
