@@ -22,7 +22,7 @@ from holdfast.plan.problem import Problem
 Goal = Literal["period", "makespan"]
 ENOUGH = 1.0001
 """A value this close to its bound is not worth another try."""
-_HEAT = 0.004
+_HEAT = 0.01
 """How much worse, relative to the bound, a change may be at first and still be kept for a while."""
 
 
@@ -68,8 +68,11 @@ def search(floors: Sequence[Floor], task: Task, rng: random.Random) -> Found:
         placed = dispatch(floor, policy)
         value = value_of(problem, placed, task.goal)
         tries -= 1
+        # An open floor has more to change, so the search goes on from there even if a closed one leads.
+        if (floor.is_open, -value) > (at.floor.is_open, -at.value):
+            at = _Position(floor, policy, value)
         if value < best.value:
-            best, at = Found(value, placed), _Position(floor, policy, value)
+            best = Found(value, placed)
         if best.value <= task.bound * ENOUGH:
             return best
     return _anneal(at, best, task, max(0, tries), rng)
