@@ -70,9 +70,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holders(self) -> dict[Worker, Worker]:
-        """Which worker holds each role; itself, where no move says otherwise."""
-        moved = {move.to: move.worker for move in self.moves}
-        return {role: moved.get(role, role) for role in self.problem.workers}
+        """Which worker holds each role; a role that was left is held by whoever is left without one."""
+        taken = {move.to: move.worker for move in self.moves}
+        without = sorted(taken.keys() - taken.values())
+        left = sorted(set(taken.values()) - taken.keys())
+        return {role: role for role in self.problem.workers} | taken | dict(zip(left, without, strict=True))
 
 
 def make_plan(

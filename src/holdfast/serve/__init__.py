@@ -1,0 +1,1 @@
+"""People looking on: pictures and pages of what was planned, simulated or seen."""
