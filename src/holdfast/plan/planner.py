@@ -6,6 +6,7 @@ called with other numbers. ``adaptive`` is ours; the other modes are ReCycle's s
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Literal
 
@@ -15,7 +16,7 @@ from holdfast.plan.bounds import lower_bound, makespan_bound
 from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.draft import last_ends, latest_starts, shifted, to_timed
 from holdfast.plan.ops import Schedule
-from holdfast.plan.problem import Problem, Worker
+from holdfast.plan.problem import Costs, Problem, Worker
 from holdfast.plan.roles import Move, normalize
 from holdfast.plan.routing import floors_of, recycle_floors
 from holdfast.plan.search import ENOUGH, Found, Goal, Task, search
@@ -109,20 +110,32 @@ def _plan(problem: Problem, mode: Mode, effort: int) -> Plan:
 
 
 def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -> Found:
-    if goal == "makespan":
-        bound = makespan_bound(problem)
+    rng = random.Random(0)
     if mode == "adaptive":
-        floors = floors_of(problem, bound)
-    elif mode == "naive":
-        floors = recycle_floors(_with_1f1b_memory(problem), is_coupled=True)
-    else:
-        floors = recycle_floors(problem, is_coupled=False)
-    return search(floors, Task(goal, bound, effort), random.Random(0))
+        return search(floors_of(problem, bound), Task(goal, bound, effort), rng)
+    if mode == "naive":
+        problem = _with_1f1b_memory(problem)
+        bound = makespan_bound(_with_coupled_costs(problem))
+    elif goal == "makespan":
+        bound = makespan_bound(problem)
+    found = Found(math.inf, [])
+    for floor in recycle_floors(problem, is_coupled=mode == "naive"):
+        other = search([floor], Task(goal, bound, effort), rng)
+        found = min(found, other, key=lambda each: each.value)  # The first one of equals: it moves less.
+        if found.value <= bound * ENOUGH:
+            break
+    return found
 
 
 def _with_1f1b_memory(problem: Problem) -> Problem:
     memory = tuple(min(problem.cap(stage), problem.pp - stage) for stage in range(problem.pp))
     return msgspec.structs.replace(problem, memory=memory)
+
+
+def _with_coupled_costs(problem: Problem) -> Problem:
+    """For bounds: a backward in one piece is an I that takes as long as both, and a W that takes no time."""
+    costs = tuple(Costs(each.forward, each.input + each.weight, 0.0) for each in problem.costs)
+    return msgspec.structs.replace(problem, costs=costs)
 
 
 def fault_free(problem: Problem, effort: int) -> FaultFree:
