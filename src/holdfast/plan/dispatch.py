@@ -35,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """When memory is full: pass gradients on first, or make room first."""
     forward_first: tuple[bool, ...]
     """Start a forward rather than a backward when both are ready."""
-    loyalty: float
+    loyalty: tuple[float, ...]
     """How many places earlier another pipeline's micro-batch must rank to be taken before one's own."""
     forward_rank: tuple[float, ...]
     input_rank: tuple[float, ...]
@@ -220,6 +220,6 @@ def _source_finder(floor: Floor, policy: Policy, state: _State) -> Callable[[int
         pool = pools[stage]
         while pool and taken[pool[0][1]] != _NOBODY:
             pop(pool)
-        return pool if pool and (not own or pool[0][0] < own[0][0] - loyalty) else own
+        return pool if pool and (not own or pool[0][0] < own[0][0] - loyalty[stage]) else own
 
     return source_of

@@ -107,7 +107,7 @@ def policies(problem: Problem) -> Iterator[Policy]:
             backlog=(backlog,) * everywhere,
             input_before_weight=(input_before_weight,) * everywhere,
             forward_first=(forward_first,) * everywhere,
-            loyalty=loyalty,
+            loyalty=(loyalty,) * everywhere,
             forward_rank=ranks,
             input_rank=ranks,
         )
@@ -116,7 +116,7 @@ def policies(problem: Problem) -> Iterator[Policy]:
 def changed(problem: Problem, policy: Policy, rng: random.Random) -> Policy:
     """Return the policy with one thing changed at random: a rule at one stage, or some ranks."""
     field = rng.choice(
-        ("depth", "backlog", "input_before_weight", "forward_first", "forward_rank", "input_rank")
+        ("depth", "backlog", "input_before_weight", "forward_first", "loyalty", "forward_rank", "input_rank")
     )
     values = list(getattr(policy, field))
     if field.endswith("rank"):
@@ -133,6 +133,8 @@ def _random_rule(problem: Problem, field: str, stage: int, rng: random.Random) -
         return rng.randint(max(1, min(cap, problem.pp - stage - 1)), cap)
     if field == "backlog":
         return rng.choice((0, 1, 2, 3, 4, 6, math.inf))
+    if field == "loyalty":
+        return rng.choice((-2.0, -0.5, 0.0, 0.5, 3.0))
     return rng.random() < 0.5
 
 
