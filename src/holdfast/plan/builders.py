@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
+
+from holdfast.plan.bounds import lower_bound
+from holdfast.plan.draft import settle
 from holdfast.plan.ops import Op, Schedule
 from holdfast.plan.problem import Problem
+from holdfast.plan.routing import floors_of
+from holdfast.plan.search import Task, search
+from holdfast.plan.timing import Timed
 
 
 def one_f_one_b(problem: Problem) -> Schedule:
@@ -25,3 +34,21 @@ def _one_f_one_b_order(problem: Problem, pipeline: int, stage: int) -> list[Op]:
         if index + warm_up < count:
             order.append(Op("F", pipeline, index + warm_up, stage))
     return order
+
+
+def zero_bubble(problem: Problem, effort: int) -> Timed:
+    """Return the shortest period found for a healthy job that may split its backward, under its memory cap.
+
+    All pipelines of a healthy job are alike: one is planned, and the others follow it.
+    """
+    one = msgspec.structs.replace(problem, dp=1, speeds=())
+    bound = lower_bound(one)
+    found = search(floors_of(one, bound), Task("period", bound, effort), random.Random(0))
+    timed = settle(one, found.placed, is_coupled=False)
+    orders = tuple(
+        tuple(op._replace(pipeline=pipeline) for op in order)
+        for pipeline in range(problem.dp)
+        for order in timed.schedule.orders
+    )
+    schedule = msgspec.structs.replace(timed.schedule, dp=problem.dp, orders=orders)
+    return Timed(schedule=schedule, starts=timed.starts * problem.dp, ends=timed.ends * problem.dp)

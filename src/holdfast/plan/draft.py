@@ -75,6 +75,12 @@ def shifted(problem: Problem, placed: Sequence[Placed], firsts: Sequence[float])
     return moved
 
 
+def settle(problem: Problem, placed: Sequence[Placed], *, is_coupled: bool) -> Timed:
+    """Return the draft as a schedule in which every stage starts as late as its last end allows."""
+    firsts = latest_starts(problem, placed, last_ends(problem, placed))
+    return to_timed(problem, shifted(problem, placed, firsts), is_coupled=is_coupled)
+
+
 def to_timed(problem: Problem, placed: Sequence[Placed], *, is_coupled: bool) -> Timed:
     """Return the draft as a schedule with times; I and W become one B where nobody waits in between."""
     letters = "FBW" if is_coupled else "FIW"

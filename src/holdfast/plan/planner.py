@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.plan.bounds import lower_bound, makespan_bound
-from holdfast.plan.builders import one_f_one_b
-from holdfast.plan.draft import last_ends, latest_starts, shifted, to_timed
+from holdfast.plan.builders import one_f_one_b, zero_bubble
+from holdfast.plan.draft import settle, to_timed
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Costs, Problem, Worker
 from holdfast.plan.roles import Move, normalize
@@ -98,12 +98,11 @@ def _plan(problem: Problem, mode: Mode, effort: int) -> Plan:
     bound = lower_bound(problem)
     goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
     placed = _find(problem, mode, goal, bound, effort).placed
-    if goal == "period":
-        placed = shifted(problem, placed, latest_starts(problem, placed, last_ends(problem, placed)))
+    finish = settle if goal == "period" else to_timed
     return Plan(
         problem=problem,
         mode=mode,
-        timed=to_timed(problem, placed, is_coupled=mode == "naive"),
+        timed=finish(problem, placed, is_coupled=mode == "naive"),
         lower_bound=bound,
         fault_free=fault_free(problem, effort),
     )
@@ -138,10 +137,10 @@ def _with_coupled_costs(problem: Problem) -> Problem:
     return msgspec.structs.replace(problem, costs=costs)
 
 
-def fault_free(problem: Problem, effort: int) -> FaultFree:
+def fault_free(problem: Problem, effort: int = EFFORT) -> FaultFree:
     """The periods of the job with nobody slow or dead; its pipelines are then alike, so one is enough."""
     one = msgspec.structs.replace(problem, dp=1, speeds=())
-    timed = time_schedule(one, one_f_one_b(one))
-    bound = lower_bound(one)
-    best = search(floors_of(one, bound), Task("period", bound, effort // 4), random.Random(0))
-    return FaultFree(one_f_one_b=timed.period, zero_bubble=best.value)
+    return FaultFree(
+        one_f_one_b=time_schedule(one, one_f_one_b(one)).period,
+        zero_bubble=zero_bubble(one, effort // 4).period,
+    )
