@@ -178,7 +178,7 @@ def test_grid_is_exact_where_it_can_be() -> None:
     assert make_grid(large, "FIW", most_ticks=100_000).scale == Fraction(1, 2)
 
 
-@pytest.mark.parametrize("most_ticks", [20, 50, 100])
+@pytest.mark.parametrize("most_ticks", [10, 30, 60])
 def test_rounding_never_proves_too_much(most_ticks: int) -> None:
     """However coarse the grid, its bound stays at or below the best of all schedules."""
     problem = make_problem(2, 2, 1, slow="0.1=0.37 1.0=0.83", costs=(Costs(1.0, 1.37, 0.71),) * 2, comm=0.19)
@@ -230,4 +230,4 @@ def test_4x8x8_with_the_last_stage_hit_needs_37() -> None:
     problem = make_problem(4, 8, 8, dead="0.7")
     grid = make_grid(problem, "FIW", most_ticks=500)
     assert load_ticks(problem, grid) == 33
-    assert 36 < lower_bound(problem, Options(time_limit_s=60.0, at_most=37.0)) <= 37
+    assert 36 < lower_bound(problem, Options(time_limit_s=60.0, at_most=36.0)) <= 37

@@ -25,6 +25,9 @@ ENOUGH = 1.0001
 _HEAT = 0.01
 """How much worse, relative to the bound, a change may be at first and still be kept for a while."""
 
+_ROUND = 300
+"""Tries after which a search in a small problem begins again from the next best rules."""
+
 
 class Found(NamedTuple):
     """A draft and what it is worth."""
@@ -63,19 +66,24 @@ def search(floors: Sequence[Floor], task: Task, rng: random.Random) -> Found:
     problem = floors[0].problem
     tries = max(1, task.effort // (3 * problem.dp * problem.pp * problem.microbatches))
     floors = floors if tries >= len(floors) else floors[-1:]
-    best, at = Found(math.inf, []), _Position(floors[0], next(policies(problem)), math.inf)
+    best, starts = Found(math.inf, []), []
     for policy, floor in itertools.islice(itertools.product(policies(problem), floors), max(1, tries // 3)):
         placed = dispatch(floor, policy)
         value = value_of(problem, placed, task.goal)
-        tries -= 1
-        # An open floor has more to change, so the search goes on from there even if a closed one leads.
-        if (floor.is_open, -value) > (at.floor.is_open, -at.value):
-            at = _Position(floor, policy, value)
+        starts.append(_Position(floor, policy, value))
         if value < best.value:
             best = Found(value, placed)
         if best.value <= task.bound * ENOUGH:
             return best
-    return _anneal(at, best, task, max(0, tries), rng)
+    # An open floor has more to change, so the search goes on from there even if a closed one leads.
+    starts.sort(key=lambda at: (not at.floor.is_open, at.value))
+    left = tries - len(starts)
+    rounds = max(1, left // _ROUND)
+    for at in starts[:rounds]:
+        best = _anneal(at, best, task, left // rounds, rng)
+        if best.value <= task.bound * ENOUGH:
+            break
+    return best
 
 
 def _anneal(at: _Position, best: Found, task: Task, tries: int, rng: random.Random) -> Found:
