@@ -43,9 +43,7 @@ def problems_of(draw: st.DrawFn, dp: int, pp: int, microbatches: int) -> Problem
 
 @st.composite
 def _grids(draw: st.DrawFn, dp: int, pp: int) -> tuple[tuple[float, ...], ...]:
-    columns = draw(
-        st.tuples(*[st.lists(st.sampled_from(SPEEDS), min_size=dp, max_size=dp).filter(any)] * pp)
-    )
+    columns = draw(st.tuples(*[st.lists(st.sampled_from(SPEEDS), min_size=dp, max_size=dp).filter(any)] * pp))
     return tuple(zip(*columns, strict=True))
 
 

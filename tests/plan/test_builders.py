@@ -25,7 +25,8 @@ def test_1f1b_of_three_stages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dp", "pp", "microbatches"), [(3, 4, 6), (4, 4, 8), (8, 4, 8), (4, 8, 16), (16, 2, 4), (4, 8, 8), (1, 1, 1)]
+    ("dp", "pp", "microbatches"),
+    [(3, 4, 6), (4, 4, 8), (8, 4, 8), (4, 8, 16), (16, 2, 4), (4, 8, 8), (1, 1, 1)],
 )
 def test_1f1b_takes_what_the_formula_says(dp: int, pp: int, microbatches: int) -> None:
     """The period is (M + pp - 1)(F + I + W), and stage s holds pp - s micro-batches."""
@@ -33,7 +34,9 @@ def test_1f1b_takes_what_the_formula_says(dp: int, pp: int, microbatches: int) -
     timed = time_schedule(problem, one_f_one_b(problem))
     assert timed.period == timed.makespan == (microbatches + pp - 1) * 15
     assert timed.peak_in_flight == {
-        Worker(pipeline, stage): min(microbatches, pp - stage) for pipeline in range(dp) for stage in range(pp)
+        Worker(pipeline, stage): min(microbatches, pp - stage)
+        for pipeline in range(dp)
+        for stage in range(pp)
     }
 
 

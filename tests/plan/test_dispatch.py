@@ -35,7 +35,7 @@ def _runs(draw: st.DrawFn) -> tuple[Floor, Policy]:
     return rng.choice(_floors(problem)), policy
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(_runs())
 def test_any_rules_lead_to_a_valid_schedule(run: tuple[Floor, Policy]) -> None:
     """Everything is done once, by the rules of the validator, and in the order of its starts."""
@@ -47,7 +47,7 @@ def test_any_rules_lead_to_a_valid_schedule(run: tuple[Floor, Policy]) -> None:
     assert dispatch(floor, policy) == placed
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(_runs())
 def test_limits_depths_and_queues_are_kept(run: tuple[Floor, Policy]) -> None:
     """Nobody takes more than its limit or holds more than the rules allow; a closed queue stays closed."""

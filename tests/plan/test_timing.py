@@ -98,9 +98,7 @@ CIRCLES = {
         "the schedule deadlocks: 0.0 waits with 0B0.0 for 0.1, 0.1 waits with 1F0.1 for 0.0"
     ),
     # A backward before its own forward is a circle of one.
-    "dp 1 pp 1 microbatches 1\n0.0: 0B0.0 0F0.0": (
-        "the schedule deadlocks: 0.0 waits with 0B0.0 for 0.0"
-    ),
+    "dp 1 pp 1 microbatches 1\n0.0: 0B0.0 0F0.0": ("the schedule deadlocks: 0.0 waits with 0B0.0 for 0.0"),
     # The worker that leads to the circle is not part of it.
     "dp 2 pp 2 microbatches 1\n0.0: 0F0.0 0B0.0\n0.1: 1F1.0 1B1.0 1F0.0 1B0.0\n1.0: 0B1.0 0F1.0\n1.1: -": (
         "the schedule deadlocks: 0.1 waits with 1F1.0 for 1.0, 1.0 waits with 0B1.0 for 0.1"

@@ -13,7 +13,7 @@ from holdfast.plan.problem import Problem, Worker, make_speeds
 from holdfast.plan.roles import normalize
 
 EFFORT = 60_000
-"""How long the planner may search: a fifth of its default, since a trace asks for hundreds of plans."""
+"""How long the planner may search: a seventh of its default, since a trace asks for hundreds of plans."""
 
 
 class Periods:
