@@ -12,6 +12,7 @@ import json
 import random
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +48,29 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a small sample of each table")
     parser.add_argument("--instances", type=int, default=500, help="random problems, a tenth from the clock")
-    parser.add_argument("--oracle-seconds", type=float, default=10.0, help="for CP-SAT, per small problem")
+    parser.add_argument("--oracle-seconds", type=float, default=3.0, help="for CP-SAT, per small problem")
     parser.add_argument("--plot", type=Path, help="write how planning time grows, as SVG")
+    parser.add_argument("--only", action="append", help="a table, by its first word; may repeat")
     options = parser.parse_args()
     count = 20 if options.quick else options.instances
-    tables = {
-        "ReCycle's example and its kin: makespan, makespan, period": oracle_rows(),
-        f"{count} random problems: period above the best known lower bound": random_rows(
+    makers: dict[str, Callable[[], list[Row]]] = {
+        "known: ReCycle's example and its kin; makespan, makespan, period": oracle_rows,
+        f"random: {count} problems, period above the best known lower bound": lambda: random_rows(
             options.seed, count, 0.0 if options.quick else options.oracle_seconds
         ),
-        "no more micro-batches than stages: period above CP-SAT's proven optimum": few_rows(
+        "few: no more micro-batches than stages, period above CP-SAT's proven optimum": lambda: few_rows(
             options.seed, 5 if options.quick else 60, options.oracle_seconds
         ),
-        "planning time": timing_rows(is_quick=options.quick),
-        "one worker of 4x4x16 at half speed: throughput lost": slow_rows(),
-        "what each step is worth: period (makespan, where the step is synchronous)": ablation_rows(),
-        "memory: 3x4x6 with a dead worker at stage 2": memory_rows(),
+        "time: how long planning takes": lambda: timing_rows(is_quick=options.quick),
+        "slow: one worker of 4x4x16 at half speed, throughput lost": slow_rows,
+        "steps: what each is worth; period (makespan, where the step is synchronous)": ablation_rows,
+        "memory: 3x4x6 with a dead worker at stage 2": memory_rows,
     }
+    wanted = options.only or [title.split(":")[0] for title in makers]
+    tables = {title: make() for title, make in makers.items() if title.split(":")[0] in wanted}
     if options.plot:
-        options.plot.write_text(draw(growth_chart(tables["planning time"])))
+        rows = next(rows for title, rows in tables.items() if title.startswith("time"))
+        options.plot.write_text(draw(growth_chart(rows)))
     _show(tables, as_json=options.json)
 
 

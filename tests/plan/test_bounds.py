@@ -62,7 +62,7 @@ def test_known_bounds(problem: Problem, period: float, makespan: float) -> None:
     ],
 )
 def test_memory_raises_the_bound(memory: tuple[int, ...], period: float, makespan: float) -> None:
-    """With 3x4x6 and 1.2 dead, tight memory costs at least so much; what a search found is 1 above at most."""
+    """With 3x4x6 and 1.2 dead, tight memory costs at least so much, at most 1 less than was found."""
     problem = make_problem(dead="1.2", memory=memory)
     assert (lower_bound(problem), makespan_bound(problem)) == (period, makespan)
 
@@ -71,23 +71,25 @@ def test_memory_raises_the_bound(memory: tuple[int, ...], period: float, makespa
 
 
 def _orders(mine: list[tuple[int, int]], stage: int, cap: int) -> Iterator[tuple[Op, ...]]:
-    """All orders of F, I and W of some micro-batches on one worker that fit into its memory."""
-    if not mine:
-        yield ()
-        return
-    state = dict.fromkeys(mine, 0)
+    """All orders of F, I and W of some micro-batches on one worker that fit into its memory.
 
-    def go(order: list[Op]) -> Iterator[tuple[Op, ...]]:
+    At stage 0 they start in the order of their numbers: until then nobody can tell them apart.
+    """
+    done = dict.fromkeys(mine, 0)
+
+    def go(order: tuple[Op, ...]) -> Iterator[tuple[Op, ...]]:
         if len(order) == 3 * len(mine):
-            yield tuple(order)
-        held = sum(0 < done < 3 for done in state.values())
-        for (pipeline, microbatch), done in list(state.items()):
-            if done < 3 and (done or held < cap):
-                state[pipeline, microbatch] += 1
-                yield from go([*order, Op("FIW"[done], pipeline, microbatch, stage)])
-                state[pipeline, microbatch] -= 1
+            yield order
+        fresh = [each for each in mine if done[each] == 0]
+        held = sum(0 < count < 3 for count in done.values())
+        begin = (fresh[:1] if stage == 0 else fresh) if held < cap else []
+        for each in [*begin, *(each for each in mine if 0 < done[each] < 3)]:
+            op = Op("FIW"[done[each]], *each, stage)
+            done[each] += 1
+            yield from go((*order, op))
+            done[each] -= 1
 
-    yield from go([])
+    yield from go(())
 
 
 def _all_schedules(problem: Problem) -> Iterator[Schedule]:
@@ -96,17 +98,15 @@ def _all_schedules(problem: Problem) -> Iterator[Schedule]:
     per_stage = [list(product(problem.live(stage), repeat=len(all_))) for stage in range(problem.pp)]
     for routes in product(*per_stage):
         choices = [
-            list(
-                _orders(
-                    [each for each, by in zip(all_, routes[stage], strict=True) if by == pipeline],
-                    stage,
-                    problem.cap(stage),
-                )
-            )
+            [each for each, by in zip(all_, routes[stage], strict=True) if by == pipeline]
             for pipeline, stage in problem.workers
         ]
-        for orders in product(*choices):
-            yield Schedule(dp=problem.dp, pp=problem.pp, microbatches=problem.microbatches, orders=orders)
+        orders = [
+            list(_orders(mine, worker.stage, problem.cap(worker.stage)))
+            for worker, mine in zip(problem.workers, choices, strict=True)
+        ]
+        for each in product(*orders):
+            yield Schedule(dp=problem.dp, pp=problem.pp, microbatches=problem.microbatches, orders=each)
 
 
 def _optima(problem: Problem) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def _optima(problem: Problem) -> tuple[float, float]:
 SIZES = ((1, 1, 2), (3, 1, 1), (1, 2, 1), (1, 3, 1), (1, 2, 2), (1, 2, 2), (2, 2, 1), (2, 2, 1))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.sampled_from(SIZES).flatmap(lambda size: problems_of(*size)))
 def test_no_schedule_of_all_is_below_the_bound(problem: Problem) -> None:
     """Of every routing and every order of a tiny problem, none beats its bounds."""
@@ -152,13 +152,13 @@ def test_a_solver_does_not_get_below_the_bound(seed: int) -> None:
     makespan = solve_problem(problem, Options(objective="makespan"))
     assert period.is_optimal
     assert makespan.is_optimal
-    assert lower_bound(problem) <= period.best * FLOAT
-    assert makespan_bound(problem) <= makespan.best * FLOAT
+    assert lower_bound(problem) <= (period.best or 0.0) * FLOAT
+    assert makespan_bound(problem) <= (makespan.best or 0.0) * FLOAT
 
 
 @given(problems(microbatches=12))
 def test_bounds_contain_each_other(problem: Problem) -> None:
-    """A makespan holds a period, tighter memory raises both, and a healthy job is not slower than a hit one."""
+    """A makespan holds a period, a cap only raises it, and a healthy job is not slower than a hit one."""
     period, makespan = lower_bound(problem), makespan_bound(problem)
     assert 0 < period <= makespan
     free = replace(problem, memory=None)

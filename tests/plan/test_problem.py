@@ -30,7 +30,7 @@ def test_defaults_are_a_healthy_job_of_equal_stages() -> None:
 def test_a_hit_job_knows_who_lives() -> None:
     """Dead workers are not live, slow ones are, and the healthy job is the same with neither."""
     speeds = make_speeds(3, 2, {Worker(0, 1): 0.0, Worker(2, 1): 0.01})
-    assert speeds == ((1, 0), (1, 1), (1, 0.01))
+    assert speeds == ((1.0, 0.0), (1.0, 1.0), (1.0, 0.01))
     hit = Problem(dp=3, pp=2, microbatches=1, memory=(7, 1), comm=0.5, speeds=speeds)
     assert [hit.live(0), hit.live(1)] == [[0, 1, 2], [1, 2]]
     assert hit.speed(Worker(2, 1)) == 0.01

@@ -79,7 +79,7 @@ def test_the_case_in_which_variance_misleads() -> None:
 )
 def test_splits_by_hand(total: int, speeds: list[float], options: dict[str, int], counts: list[int]) -> None:
     """Of equal parts the first take more, slow ones less, and who would be last takes none."""
-    assert split(total, speeds, **options) == counts  # type: ignore[arg-type]
+    assert split(total, speeds, **options) == counts
 
 
 @pytest.mark.parametrize(("total", "speeds"), [(3, [0.0, 0.0]), (3, []), (1, [1.0, 1.0])])

@@ -58,7 +58,7 @@ def test_a_slow_worker_takes_its_cost_over_its_speed() -> None:
     times = _times(problem, _one("0F0.0 0B0.0", "1F0.0 1I0.0 1W0.0"))
     assert times["0.1 1F0.0"] == (1.5, 9.5)
     assert times["0.1 1I0.0"] == (9.5, 13.5)
-    assert times["0.0 0B0.0"] == (14, 19)
+    assert times["0.0 0B0.0"] == (14.0, 19.0)
     assert duration(problem, Op("B", 0, 0, 1), Worker(0, 1)) == 6
 
 
@@ -77,7 +77,7 @@ def test_a_rerouted_microbatch_visits_another_pipeline_for_one_stage() -> None:
         Worker(1, 0): ((0, 5.5), (1, 7.5)),
         Worker(1, 1): ((1.25, 2.25, 3.25, 4.25, 5.25, 6.25), (2.25, 3.25, 4.25, 5.25, 6.25, 7.25)),
     }
-    assert timed.spans == (7.5, 6)
+    assert timed.spans == (7.5, 6.0)
     assert (timed.period, timed.makespan) == (7.5, 7.5)
     assert timed.peak_in_flight == {Worker(0, 0): 1, Worker(0, 1): 0, Worker(1, 0): 1, Worker(1, 1): 2}
 
@@ -88,8 +88,8 @@ def test_makespan_and_period_count_from_the_first_start() -> None:
     timed = time_schedule(
         problem, parse_schedule(_one("0F0.0 0I0.0 0W0.0", "1F0.0 1I0.0 1W0.0")), (10.0, 12.0)
     )
-    assert timed.starts == ((10, 14, 15), (12, 13, 14))
-    assert (timed.makespan, timed.spans) == (6, (6, 3))
+    assert timed.starts == ((10.0, 14.0, 15.0), (12.0, 13.0, 14.0))
+    assert (timed.makespan, timed.spans) == (6.0, (6.0, 3.0))
 
 
 CIRCLES = {
