@@ -44,14 +44,16 @@ def normalize(problem: Problem) -> tuple[Problem, tuple[Move, ...]]:
     holders = {worker: worker for worker in problem.workers}
     speeds = [list(row) for row in problem.speeds]
     loads = [_load(problem, speeds, stage) for stage in range(problem.pp)]
+    best, heaviest = (problem.speeds, dict(holders)), max(loads)
     while (swap := _best_swap(problem, speeds, loads)) is not None:
         one, other = swap
         holders[one], holders[other] = holders[other], holders[one]
         _exchange(speeds, swap)
         for stage in (one.stage, other.stage):
             loads[stage] = _load(problem, speeds, stage)
-    moved = msgspec.structs.replace(problem, speeds=tuple(map(tuple, speeds)))
-    return moved, _moves(problem, holders)
+        if max(loads) < heaviest:  # Of several stages that are equally heavy, the last to be lightened counts.
+            best, heaviest = (tuple(map(tuple, speeds)), dict(holders)), max(loads)
+    return msgspec.structs.replace(problem, speeds=best[0]), _moves(problem, best[1])
 
 
 def _moves(problem: Problem, holders: dict[Worker, Worker]) -> tuple[Move, ...]:
