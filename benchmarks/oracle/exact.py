@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 from holdfast.plan.ops import Op, Schedule
 from holdfast.plan.problem import Problem
 from holdfast.plan.timing import Timed
-from oracle.grid import Grid
+from oracle.grid import Grid, latest_start
 from oracle.naming import Routes, alike, chains_of, choices_of, twins_of
 
 Key = tuple[str, int, int]
@@ -74,7 +74,9 @@ class Exact:
     # --- the model ----------------------------------------------------------------------------
 
     def _build(self, limits: Limits) -> None:
-        horizon = limits.high * (2 if self._is_period else 1)
+        horizon = limits.high
+        if self._is_period:
+            horizon += latest_start(self._problem, self._grid, limits.high)
         for index, stage in self._choices:
             for pipeline in self._choices[index, stage]:
                 self._takes[index, stage, pipeline] = self.model.new_bool_var("")

@@ -71,15 +71,40 @@ def refine(grid: Grid, factor: int) -> Grid:
     return msgspec.structs.replace(grid, scale=grid.scale * factor, ticks=ticks, comm=comm, step=step)
 
 
-def load_ticks(problem: Problem, grid: Grid) -> int:
-    """Return the least time in which the live workers of every stage can do the stage's work."""
-    return max(stage_ticks(problem, grid, stage) for stage in range(problem.pp))
+def load_ticks(problem: Problem, grid: Grid, *, is_period: bool = True) -> int:
+    """Return the least time that the work of a stage takes; for the makespan, with the way there and back."""
+    return max(
+        stage_ticks(problem, grid, stage) + (0 if is_period else _way(grid, stage))
+        for stage in range(problem.pp)
+    )
 
 
-def stage_ticks(problem: Problem, grid: Grid, stage: int) -> int:
-    """Return the same for one stage."""
-    lasts = [grid.whole(stage, pipeline) for pipeline in problem.live(stage)]
+def stage_ticks(problem: Problem, grid: Grid, stage: int, kinds: str = "FIWB") -> int:
+    """Return the least time that one stage needs for its operations of these kinds."""
+    kinds = "".join(kind for kind in grid.kinds if kind in kinds)
+    lasts = [sum(grid.ticks[kind, stage, pipeline] for kind in kinds) for pipeline in problem.live(stage)]
     return _share_out(problem.dp * problem.microbatches, lasts)
+
+
+def latest_start(problem: Problem, grid: Grid, period: int) -> int:
+    """Return the last tick at which a stage can start, if stage 0 starts at 0 and must end within the period.
+
+    All forwards and backwards of that stage come after its start, and then the way back to stage 0.
+    """
+    back = grid.kinds[1]
+    latest, way = 0, sum(grid.least(kind, 0) for kind in grid.kinds[2:])
+    for stage in range(1, problem.pp):
+        way += grid.least(back, stage - 1) + grid.comm
+        latest = max(latest, period - way - stage_ticks(problem, grid, stage, f"F{back}"))
+    return latest
+
+
+def _way(grid: Grid, stage: int) -> int:
+    """Return how long before a stage can start, and how long after its last backward others have work."""
+    there = sum(grid.least("F", other) + grid.comm for other in range(stage))
+    if grid.last == "W":  # The busiest worker may end with W, which nobody waits for.
+        return there
+    return there + sum(grid.least("B", other) + grid.comm for other in range(stage))
 
 
 def period_of(problem: Problem, grid: Grid, ticks: int) -> float:

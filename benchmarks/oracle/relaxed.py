@@ -16,7 +16,7 @@ import msgspec
 from ortools.sat.python import cp_model
 
 from holdfast.plan.problem import Problem
-from oracle.grid import Grid, load_ticks, stage_ticks
+from oracle.grid import Grid, latest_start, load_ticks, stage_ticks
 
 Counts = list[cp_model.IntVar]
 Term = int | cp_model.LinearExpr
@@ -72,7 +72,7 @@ def bound_ticks(problem: Problem, grid: Grid, effort: Effort, *, is_period: bool
     """Return the best bound found in time; ``most + 1`` if even the most allowed is too little."""
     until = time.monotonic() + effort.seconds
     groups = _groups(problem, effort.apart)
-    low = max(effort.least, load_ticks(problem, grid))
+    low = max(effort.least, load_ticks(problem, grid, is_period=is_period))
     # The model grows with the largest value it can have, so small ones are tried first.
     high = low + low // 8 + sum(grid.least("F", stage) for stage in range(problem.pp))
     while effort.most is None or low <= effort.most:
@@ -97,8 +97,7 @@ class _Relaxation:
         self.model = cp_model.CpModel()
         self._problem, self._grid = problem, grid
         self._count = problem.dp * problem.microbatches
-        # Stage 0 ends within the value, and every other stage starts before that.
-        self._horizon = values[1] * (2 if is_period else 1)
+        self._horizon = values[1] + (latest_start(problem, grid, values[1]) if is_period else 0)
         self._groups = groups
         self._started: dict[tuple[str, int], Counts] = {
             (kind, index): self._make_counts() for index in range(len(self._groups)) for kind in grid.kinds

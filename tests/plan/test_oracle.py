@@ -225,6 +225,21 @@ def test_routes_are_kept() -> None:
     assert answer.best >= 9
 
 
+@pytest.mark.parametrize(("shape", "makespan"), [((4, 4, 8), 36), ((8, 4, 8), 33), ((4, 8, 8), 40)])
+def test_makespan_counts_the_way_to_the_hit_stage(shape: tuple[int, int, int], makespan: float) -> None:
+    """The last stage's share of the work starts when the first micro-batch has come through all others."""
+    problem = make_problem(*shape, dead=f"0.{shape[1] - 1}")
+    assert lower_bound(problem, Options(objective="makespan", time_limit_s=0.01)) == makespan
+
+
+def test_counting_proves_more_than_load_also_where_there_is_little_to_do() -> None:
+    """2x2x2 with a dead worker and room for two micro-batches needs 13, one more than its load."""
+    problem = make_problem(2, 2, 2, dead="0.1", memory=(2, 2))
+    answer = solve(problem)
+    assert answer.best == 13
+    assert 12 < lower_bound(problem) <= lower_bound(problem, Options(hint=answer.timed)) <= 13
+
+
 def test_4x8x8_with_the_last_stage_hit_needs_37() -> None:
     """Counts alone prove what the load of no stage shows: 37, where the load bound says 33."""
     problem = make_problem(4, 8, 8, dead="0.7")

@@ -51,7 +51,7 @@ def normalize(problem: Problem) -> tuple[Problem, tuple[Move, ...]]:
         _exchange(speeds, swap)
         for stage in (one.stage, other.stage):
             loads[stage] = _load(problem, speeds, stage)
-        if max(loads) < heaviest:  # Of several stages that are equally heavy, the last to be lightened counts.
+        if max(loads) < heaviest:  # Of equally heavy stages, the last to be lightened counts.
             best, heaviest = (tuple(map(tuple, speeds)), dict(holders)), max(loads)
     return msgspec.structs.replace(problem, speeds=best[0]), _moves(problem, best[1])
 
