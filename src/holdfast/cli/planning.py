@@ -40,7 +40,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     to: str
-    size_bytes: int
+    size_bytes: int | None
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -96,16 +96,22 @@ def make_plan(
 
 def _plan(problem: Problem, mode: Mode, effort: int) -> Plan:
     bound = lower_bound(problem)
-    goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
-    placed = _find(problem, mode, goal, bound, effort).placed
-    finish = settle if goal == "period" else to_timed
     return Plan(
         problem=problem,
         mode=mode,
-        timed=finish(problem, placed, is_coupled=mode == "naive"),
+        timed=_timed(problem, mode, bound, effort),
         lower_bound=bound,
         fault_free=fault_free(problem, effort),
     )
+
+
+def _timed(problem: Problem, mode: Mode, bound: float, effort: int) -> Timed:
+    if mode == "adaptive" and problem == problem.healthy:
+        return zero_bubble(problem, effort // 2)
+    goal: Goal = "period" if mode in ("adaptive", "staggered") else "makespan"
+    placed = _find(problem, mode, goal, bound, effort).placed
+    finish = settle if goal == "period" else to_timed
+    return finish(problem, placed, is_coupled=mode == "naive")
 
 
 def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -> Found:
@@ -118,8 +124,9 @@ def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -
     elif goal == "makespan":
         bound = makespan_bound(problem)
     found = Found(math.inf, [])
-    for floor in recycle_floors(problem, is_coupled=mode == "naive"):
-        other = search([floor], Task(goal, bound, effort), rng)
+    floors = recycle_floors(problem, is_coupled=mode == "naive")
+    for floor in floors:
+        other = search([floor], Task(goal, bound, effort // len(floors)), rng)
         found = min(found, other, key=lambda each: each.value)  # The first one of equals: it moves less.
         if found.value <= bound * ENOUGH:
             break
@@ -142,5 +149,5 @@ def fault_free(problem: Problem, effort: int = EFFORT) -> FaultFree:
     one = msgspec.structs.replace(problem, dp=1, speeds=())
     return FaultFree(
         one_f_one_b=time_schedule(one, one_f_one_b(one)).period,
-        zero_bubble=zero_bubble(one, effort // 4).period,
+        zero_bubble=zero_bubble(one, effort // 2).period,
     )

@@ -22,8 +22,8 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """Who it was so far."""
     to: Worker
     """Which role it takes; its own is empty from now on, unless another move fills it."""
-    size_bytes: int
-    """What it has to copy; 0 also when the size of the state was not given."""
+    size_bytes: int | None
+    """What it has to copy; None when the size of the state was not given."""
 
 
 class _Swap(NamedTuple):
@@ -61,7 +61,7 @@ def _moves(problem: Problem, holders: dict[Worker, Worker]) -> tuple[Move, ...]:
         Move(
             worker=holder,
             to=role,
-            size_bytes=problem.state_bytes[role.stage] if problem.state_bytes else 0,
+            size_bytes=problem.state_bytes[role.stage] if problem.state_bytes else None,
         )
         for role, holder in holders.items()
         if holder != role and problem.speed(holder) > 0

@@ -75,15 +75,22 @@ def search(floors: Sequence[Floor], task: Task, rng: random.Random) -> Found:
             best = Found(value, placed)
         if best.value <= task.bound * ENOUGH:
             return best
-    # An open floor has more to change, so the search goes on from there even if a closed one leads.
-    starts.sort(key=lambda at: (not at.floor.is_open, at.value))
     left = tries - len(starts)
-    rounds = max(1, left // _ROUND)
-    for at in starts[:rounds]:
-        best = _anneal(at, best, task, left // rounds, rng)
+    rounds = _rounds(starts, left)
+    for at in rounds:
+        best = _anneal(at, best, task, left // len(rounds), rng)
         if best.value <= task.bound * ENOUGH:
             break
     return best
+
+
+def _rounds(starts: list[_Position], tries: int) -> list[_Position]:
+    """Where to go on from, best first: open and closed floors by turns, each for a while."""
+    starts.sort(key=lambda at: at.value)
+    is_open = [at for at in starts if at.floor.is_open]
+    closed = [at for at in starts if not at.floor.is_open]
+    by_turns = [at for pair in itertools.zip_longest(is_open, closed) for at in pair if at is not None]
+    return by_turns[: max(2, tries // _ROUND)]
 
 
 def _anneal(at: _Position, best: Found, task: Task, tries: int, rng: random.Random) -> Found:

@@ -74,7 +74,7 @@ def _compare(plan: Plan, other: float) -> str:
 def _in_flight(plan: Plan) -> Figure:
     peaks = plan.timed.peak_in_flight
     most = max(peaks.values())
-    where = [worker for worker, peak in peaks.items() if peak == most]
+    where = [plan.holders[role] for role, peak in peaks.items() if peak == most]
     return Figure("in flight", str(most), f"micro-batches at most, on {_some(list(map(str, where)), 6)}")
 
 
@@ -83,5 +83,5 @@ def _some(words: list[str], most: int) -> str:
     return ", ".join(words) if len(words) <= most else f"{len(words):,} workers"
 
 
-def _say_bytes(size_bytes: int) -> str:
+def _say_bytes(size_bytes: int | None) -> str:
     return f", copying {size_bytes / 1e9:.3g} GB" if size_bytes else ""
