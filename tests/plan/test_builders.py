@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
-from holdfast.plan.builders import one_f_one_b
+from holdfast.plan.bounds import lower_bound
+from holdfast.plan.builders import one_f_one_b, zero_bubble
 from holdfast.plan.problem import Costs, Problem, Worker
 from holdfast.plan.timing import time_schedule
 from holdfast.plan.validate import validate
@@ -50,3 +51,31 @@ def test_1f1b_is_valid_for_any_healthy_job(problem: Problem) -> None:
     schedule = one_f_one_b(healthy)
     assert schedule == by_another_rule(healthy)
     assert validate(healthy, time_schedule(healthy, schedule)) == []
+
+
+@pytest.mark.parametrize(
+    ("memory", "period"), [((4, 3, 2, 1), 24), ((4, 4, 4, 4), 22), ((7, 7, 7, 7), 19), (None, 19)]
+)
+def test_zero_bubble_of_four_stages(memory: tuple[int, ...] | None, period: float) -> None:
+    """With six micro-batches it takes at most so much with this memory, and 19 is its bound."""
+    problem = make_problem(memory=memory)
+    timed = zero_bubble(problem, 20_000)
+    assert lower_bound(problem) <= timed.period <= period
+    assert validate(problem, timed) == []
+
+
+@settings(max_examples=40)
+@given(problems(microbatches=8))
+def test_zero_bubble_is_valid_and_the_same_in_all_pipelines(problem: Problem) -> None:
+    """Whatever is asked, the job is planned as a healthy one, within its memory, each pipeline by itself."""
+    timed = zero_bubble(problem, 2000)
+    assert validate(problem.healthy, timed) == []
+    first = timed.schedule.orders[: problem.pp]
+    for pipeline in range(problem.dp):
+        mine = slice(pipeline * problem.pp, (pipeline + 1) * problem.pp)
+        renamed = tuple(tuple(op._replace(pipeline=pipeline) for op in order) for order in first)
+        assert timed.schedule.orders[mine] == renamed
+        assert (timed.starts[mine], timed.ends[mine]) == (
+            timed.starts[: problem.pp],
+            timed.ends[: problem.pp],
+        )

@@ -126,7 +126,7 @@ def _find(problem: Problem, mode: Mode, goal: Goal, bound: float, effort: int) -
     found = Found(math.inf, [])
     floors = recycle_floors(problem, is_coupled=mode == "naive")
     for floor in floors:
-        other = search([floor], Task(goal, bound, effort // len(floors)), rng)
+        other = search([floor], Task(goal, bound, effort), rng)
         found = min(found, other, key=lambda each: each.value)  # The first one of equals: it moves less.
         if found.value <= bound * ENOUGH:
             break
