@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,14 @@ BAD_FLAGS = [
     (("--pp", "2.5"), "--pp is '2.5', expected a whole number of 1 or more"),
     (("--dp", "three"), "--dp is 'three', expected a whole number of 1 or more"),
     (("--memory", "0"), "--memory is '0', expected a whole number of 1 or more"),
+    (("--memory", "9" * 20), f"--memory is '{'9' * 20}', expected at most 1e+18"),
+    (("--slow", "0.1=٣"), "--slow: the speed of 0.1 is '٣', expected"),
+    (("--comm", "1_0"), "--comm is '1_0', expected a number"),
+    (("--chart", "a\nb.png"), "--chart is 'a\\nb.png', expected a name"),
+    (("--fly",), "no such option: --fly"),
+    (("extra",), "got unexpected extra argument"),
     (("--memory", "4,3"), "--memory is '4,3', expected one number, or one for each of 4 stages"),
-    (("--memory", "4,3,2,0"), "--memory is '0', expected a whole number of 1 or more"),
+    (("--memory", "4,3,2,0"), "--memory is '4,3,2,0', expected whole numbers from 1 to 1e+18"),
     (("--costs", "1,inf,1"), "--costs is '1,inf,1', expected three numbers F,I,W from 0 to 1e+12"),
     (("--costs", "1,nan,1"), "--costs is '1,nan,1', expected three numbers"),
     (("--costs", "1,-1,1"), "--costs is '1,-1,1', expected three numbers"),
@@ -131,6 +138,15 @@ BAD_FILES = [
     ("migrate = 1", "migrate is 1, expected true or false"),
     ("speed = 1", "[plan] has no key 'speed', expected one of dp, pp, microbatches, dead"),
     ("state-bytes = -5", "state-bytes is -5, expected a whole number of 0 or more"),
+    (f"memory = {'9' * 5000}", "cannot be read: a number has too many digits"),
+    (f"memory = 0x{'f' * 9000}", "memory is a value of too many digits to show, expected at most 1e+18"),
+    (f"dead = [0x{'f' * 9000}]", "dead has a value of too many digits to show, expected a worker"),
+    ("dead = [true]", "dead has true, expected a worker"),
+    ('memory = "2"', "memory is '2', expected a whole number"),
+    ('costs = "1,1,1"', "costs is '1,1,1', expected three numbers"),
+    ('comm = "1"', "comm is '1', expected a number"),
+    ('slow = {"0.1" = "0.5"}', "slow: the speed of 0.1 is '0.5', expected"),
+    ('costs = {"a\\nb" = [1]}', "costs.a\\nb is [1], expected three numbers"),
     ("dead = ", "cannot be read: Invalid value (at line"),
 ]
 
@@ -150,6 +166,7 @@ def test_a_bad_file_is_one_line_that_names_file_and_key(
         ("dp = 3\n", "has no table [plan]"),
         ("plan = 3\n", "has no table [plan]"),
         ("[plan]\ndp = true\npp = 1\nmicrobatches = 1\n", "dp is true, expected a whole number"),
+        (f"[plan]\ndp = 0x{'f' * 9000}\npp = 1\nmicrobatches = 1\n", "dp is a value of too many digits"),
         ("[plan]\ndp = 10000000\npp = 1\nmicrobatches = 1\n", ""),
     ],
 )
@@ -165,7 +182,10 @@ def test_a_file_that_cannot_be_read_is_refused(call: Any, tmp_path: Path) -> Non
     _assert_refused(call("--file", str(tmp_path)), f"{tmp_path}: cannot be read: Is a directory")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    _assert_refused(call("--file", str(binary)), f"{binary}: cannot be read: 'utf-8'")
+    _assert_refused(call("--file", str(binary)), f"{binary}: cannot be read: it is not text")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    _assert_refused(call("--file", str(pipe)), f"{pipe}: cannot be read: expected a regular file")
 
 
 def test_a_chart_that_cannot_be_written_is_refused(call: Any, tmp_path: Path) -> None:
@@ -175,3 +195,7 @@ def test_a_chart_that_cannot_be_written_is_refused(call: Any, tmp_path: Path) ->
     _assert_refused(call(*SHAPE, "--chart", str(folder)), f"--chart is '{folder}', expected a file, not a")
     long = tmp_path / ("x" * 300 + ".svg")
     _assert_refused(call(*SHAPE, "--chart", str(long)), f"--chart {long}: cannot be written: File name too")
+    inside = long / "a.svg"
+    _assert_refused(
+        call(*SHAPE, "--chart", str(inside)), f"--chart {inside}: cannot be written: File name too"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,15 @@ def test_json_is_one_document_and_nothing_else(
     assert holdfast["series"][0][0] == 0
 
 
+def test_bars_are_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal shows them on stderr, but not beside a document."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # What takes a stream for a terminal.
+    assert call([*QUICK, *PEERS], monkeypatch) == 0
+    assert "oobleck" in capsys.readouterr().err
+    assert call([*QUICK, *PEERS, "--json"], monkeypatch) == 0
+    assert capsys.readouterr().err == ""
+
+
 def simulated(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
     """The JSON of a run."""
     assert call(["simulate", *PEERS, "--json", *arguments], monkeypatch) == 0
@@ -98,8 +108,21 @@ def test_figure_is_written(
     """As a drawing alone or on a page."""
     path = tmp_path / name
     assert call([*QUICK, *PEERS, "--chart", str(path)], monkeypatch) == 0
-    assert f"figure written to {path}" in capsys.readouterr().out.replace("\n", "")
+    assert f"chart written to {path}" in capsys.readouterr().out.replace("\n", "")
     assert path.read_text().startswith("<svg" if name.endswith("svg") else "<!doctype html>")
+
+
+def test_names_of_files_are_printed_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brackets are no markup, in the name of the trace and in that of the chart."""
+    monkeypatch.chdir(tmp_path)
+    Path("a[").mkdir()
+    Path("[b].csv").write_text("0,add,a\n0,add,b\n60000,remove,b\n")
+    assert call(["simulate", *PEERS, "--trace", "[b].csv", "--chart", "a[/b].svg"], monkeypatch) == 0
+    out = capsys.readouterr().out
+    assert "[b].csv: nodes that come and go; 1 min; 2 nodes at most" in out
+    assert "chart written to a[/b].svg\n" in out
 
 
 def test_explain_says_what_is_modelled(
@@ -123,16 +146,34 @@ def test_explain_says_what_is_modelled(
         (["--failures-per-node-day", "-1"], "--failures-per-node-day is '-1', expected a number above 0"),
         (["--failures-per-node-day", "nan"], "--failures-per-node-day is 'nan', expected a number above 0"),
         (["--failures-per-node-day", "1", "--hours", "x"], "--hours is 'x', expected a number above 0"),
-        (["--every", "1h", "--model", "gpt9"], "there is no model 'gpt9', expected one of gpt3-medium"),
-        (["--every", "1h", "--strategy", "luck"], "there is no strategy 'luck', expected one of holdfast"),
+        (["--every", "1h", "--model", "gpt9"], "--model is 'gpt9', expected one of gpt3-medium"),
+        (["--every", "1h", "--strategy", "luck"], "--strategy is 'luck', expected one of holdfast"),
         (["--every", "1h", "--microbatches", "0"], "--microbatches is '0', expected a whole number from 1"),
         (["--every", "1h", "--microbatches", "1.5"], "--microbatches is '1.5', expected a whole number"),
         (["--every", "1h", "--memory", "0"], "--memory is '0', expected a whole number from 1"),
         (["--every", "1h", "--memory", "much"], "--memory is 'much', expected a number from 1 on, or none"),
         (["--every", "1h", "--fit", "tight"], "--fit is 'tight', expected share or clip"),
         (["--every", "1h", "--seed", "-3"], "--seed is '-3', expected a whole number from 0"),
-        (["--every", "1h", "--chart", "a.png"], "--chart is a.png, expected a name that ends in .svg"),
-        (["--every", "1h", "--chart", "no/such/a.svg"], "--chart is no/such/a.svg, expected a folder"),
+        (["--every", "1h", "--chart", "a.png"], "--chart is 'a.png', expected a name that ends in .svg"),
+        (["--every", "1h", "--chart", "no/such/a.svg"], "--chart is 'no/such/a.svg', expected a folder"),
+        (["--every", "1h", "--chart", "d.svg"], "--chart is 'd.svg', expected a file, not a folder"),
+        (["--every", "1h", "--chart", f"{300 * 'x'}/a.svg"], f"--chart {300 * 'x'}/a.svg: cannot be written"),
+        (["--every", "999999999d"], "--every is '999999999d', expected at most 3650d"),
+        (["--every", "3650d"], "--every: the trace lasts 58,400 days, expected at most 3,650"),
+        (["--failures-per-node-day", "1e-320"], "--failures-per-node-day is '1e-320', expected a number"),
+        (["--failures-per-node-day", "1e300"], "--failures-per-node-day is '1e300', expected a number"),
+        (["--failures-per-node-day", "1_0"], "--failures-per-node-day is '1_0', expected a number"),
+        (
+            ["--failures-per-node-day", "1e6", "--repair", "1s", "--hours", "999"],
+            "--failures-per-node-day, --repair and --hours: about 105,",
+        ),
+        (["--failures-per-node-day", "1", "--hours", "1e300"], "--hours is '1e300', expected a number above"),
+        (["--trace", "far.csv"], "far.csv: the trace lasts 11,574,074 days, expected at most 3,650"),
+        (["--trace", "empty.csv"], "empty.csv: the trace has no nodes at any time, expected one or more"),
+        (["--trace", "pipe"], "pipe: cannot be read: expected a regular file"),
+        (["--trace", "no\nsuch"], "no\\nsuch: cannot be read: No such file"),
+        (["--every", "1h", "--fly"], "no such option: --fly"),
+        (["--every"], "option '--every' requires an argument"),
         (["--trace", "missing.csv"], "missing.csv: cannot be read: No such file or directory"),
         (["--trace", "."], ".: cannot be read: Is a directory"),
         (["--trace", "bad.csv"], "bad.csv: row 2 is '5,lost,b', expected 'MILLISECONDS,add|remove,NODE'"),
@@ -149,6 +190,10 @@ def test_bad_input_is_one_line_and_code_2(
     """With the flag or the file and the row, what it is, and what was expected; nothing on stdout."""
     monkeypatch.chdir(tmp_path)
     Path("bad.csv").write_text("0,add,a\n5,lost,b\n")
+    Path("far.csv").write_text("0,add,a\n999999999999999,add,b\n")
+    Path("empty.csv").write_text("2024-01-01, 00:00:00, 0\n2024-01-01, 01:00:00, 0\n")
+    Path("d.svg").mkdir()
+    os.mkfifo("pipe")
     Path("binary.csv").write_bytes(b"\xff\xfe\x00")
     assert call(["simulate", *arguments], monkeypatch) == 2
     out, err = capsys.readouterr()

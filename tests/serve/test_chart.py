@@ -169,7 +169,8 @@ def test_figure_of_a_study_has_every_strategy_and_the_workers(study: Study) -> N
     words = texts(draw_study(study, "the story"))
     labels = [word for word in words if "%" in word and ";" not in word]
     assert [label.split()[0] for label in labels] == ["fault-scaled", "fault-free", "oobleck", "holdfast"]
-    assert "fault-free 100%" in labels
+    assert "fault-free 100% net" in labels
+    assert any("computing, some of it redone later" in word for word in words)
     assert "workers" in words
     assert "the story" in words
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, NoReturn, get_args
 
 import msgspec
 
+from holdfast.cli.files import read_text
+from holdfast.cli.quantities import to_number
 from holdfast.errors import InputError
 from holdfast.plan.planner import Mode
 from holdfast.plan.problem import Costs, Problem, Worker, make_speeds
@@ -22,6 +24,9 @@ SHAPE = ("dp", "pp", "microbatches")
 KEYS = (*SHAPE, "dead", "slow", "costs", "comm", "memory", "mode", "migrate", "state-bytes")
 MAX_OPS = 5_000_000
 """More operations than this would fill the memory of most machines; 1,536 workers have some 300,000."""
+
+MAX_COUNT = 10**18
+"""Larger ones fit into no machine, and into no message."""
 
 MAX_COST = 1e12
 MIN_SPEED = 1e-6
@@ -80,11 +85,13 @@ def gather(flags: Mapping[str, Any], file: Path | None) -> Request:
 
 
 def _read(file: Path) -> dict[str, Given]:
+    text = read_text(file)
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{file}: cannot be read: {reason}") from error
+        content = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+    except ValueError as error:  # Python reads no number of more than some thousand digits.
+        raise InputError(f"{file}: cannot be read: a number has too many digits") from error
     table = content.get("plan")
     if not isinstance(table, dict):
         raise InputError(f"{file}: has no table [plan], expected one with dp, pp and microbatches")
@@ -104,21 +111,30 @@ def _require_count(given: Mapping[str, Given], key: str) -> int:
 
 
 def _read_count(given: Given, *, least: int) -> int:
-    value = given.value
-    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip(), re.ASCII):
-        value = int(value)
-    if type(value) is not int or value < least:  # True is an int, too.
+    count = _to_count(given.value, is_flag=given.is_flag)
+    if count is None or count < least:
         given.refuse(f"a whole number of {least} or more")
-    return value
+    if count > MAX_COUNT:
+        given.refuse(f"at most {MAX_COUNT:.0e}")
+    return count
 
 
-def _to_number(value: object) -> float:
+def _to_count(value: object, *, is_flag: bool) -> int | None:
+    """Return a whole number, None for what is none; a string is one in a flag only."""
+    if is_flag and isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,4000}", value.strip(), re.ASCII):
+        return int(value)
+    return value if type(value) is int else None  # True is an int, too.
+
+
+def _to_number(value: object, *, is_flag: bool) -> float:
     """Return a number, or one that is none for what cannot be read as a number."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if is_flag and isinstance(value, str):
+        return to_number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:
         return float(value)
-    except (ValueError, OverflowError):
+    except OverflowError:
         return math.nan
 
 
@@ -140,7 +156,7 @@ def _read_switch(given: Given | None) -> bool:
 def _read_comm(given: Given | None) -> float:
     if given is None:
         return 0.0
-    comm = _to_number(given.value)
+    comm = _to_number(given.value, is_flag=given.is_flag)
     if not 0 <= comm <= MAX_COST:
         given.refuse(f"a number from 0 to {MAX_COST:g}")
     return comm
@@ -149,14 +165,19 @@ def _read_comm(given: Given | None) -> float:
 def _per_stage(given: Given, pp: int, *, least: int) -> tuple[int, ...]:
     """Return one number for each stage; one alone holds for all."""
     values = given.value
-    if isinstance(values, str):
+    if given.is_flag:
         values = values.split(",")
     if not isinstance(values, list):
         values = [values]
     if len(values) not in (1, pp):
         given.refuse(f"one number, or one for each of {pp} stages")
-    counts = [_read_count(Given(value, given.origin), least=least) for value in values]
-    return tuple(counts * pp if len(counts) == 1 else counts)
+    if len(values) == 1:
+        return (_read_count(given._replace(value=values[0]), least=least),) * pp
+    read = [_to_count(value, is_flag=given.is_flag) for value in values]
+    counts = tuple(count for count in read if count is not None and least <= count <= MAX_COUNT)
+    if len(counts) < pp:
+        given.refuse(f"whole numbers from {least} to {MAX_COUNT:.0e}")
+    return counts
 
 
 # --- costs ------------------------------------------------------------------------------------
@@ -196,16 +217,16 @@ def _cost_entries(given: Given) -> list[tuple[str | None, Given]]:
         ]
     if given.is_flag:
         split = [text.rpartition("=") for text in given.value]
-        return [(stage if sign else None, Given(numbers, given.origin)) for stage, sign, numbers in split]
+        return [(stage if sign else None, given._replace(value=numbers)) for stage, sign, numbers in split]
     return [(None, given)]
 
 
 def _make_costs(given: Given) -> Costs:
     expected = f"three numbers F,I,W from 0 to {MAX_COST:g}, not all of them 0"
-    numbers = given.value.split(",") if isinstance(given.value, str) else given.value
+    numbers = given.value.split(",") if given.is_flag else given.value
     if not isinstance(numbers, list) or len(numbers) != 3:
         given.refuse(expected)
-    costs = [_to_number(number) for number in numbers]
+    costs = [_to_number(number, is_flag=given.is_flag) for number in numbers]
     if not all(0 <= cost <= MAX_COST for cost in costs) or sum(costs) == 0:
         given.refuse(expected)
     return Costs(*costs)
@@ -260,7 +281,7 @@ def _read_slow(given: Given | None) -> list[tuple[Worker, float, str]]:
         if isinstance(speed, dict):  # A key written 0.1 without quotes means a table 0 with a key 1.
             _refuse_number(f"{text}.{next(iter(speed), 0)}", given.origin)
         worker = _read_worker(text, given.origin)
-        read = _read_speed(Given(speed, f"{given.origin}: the speed of {worker}"))
+        read = _read_speed(Given(speed, f"{given.origin}: the speed of {worker}", given.is_flag))
         found.append((worker, read, given.origin))
     return found
 
@@ -273,15 +294,15 @@ def _split_slow(given: Given) -> tuple[str, str]:
 
 
 def _read_speed(given: Given) -> float:
-    speed = _to_number(given.value)
+    speed = _to_number(given.value, is_flag=given.is_flag)
     if not (speed == 0 or MIN_SPEED <= speed <= 1):
         given.refuse(f"0 (dead), or {MIN_SPEED:f} to 1 (healthy)")
     return speed
 
 
 def _read_worker(text: object, origin: str) -> Worker:
-    if isinstance(text, int | float):
-        _refuse_number(str(text), origin)
+    if isinstance(text, int | float) and not isinstance(text, bool) and abs(text) <= MAX_COUNT:
+        _refuse_number(_show(text), origin)
     match = re.fullmatch(r"(\d{1,9})\.(\d{1,9})", text, re.ASCII) if isinstance(text, str) else None
     if match is None:
         raise InputError(f"{origin} has {_show(text)}, expected a worker written pipeline.stage, such as 1.2")
@@ -299,5 +320,8 @@ def _show(value: object) -> str:
     """Return a value on one line, as it was written rather than as Python would."""
     if isinstance(value, bool):
         return str(value).lower()
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no number of more than some thousand digits.
+        return "a value of too many digits to show"
     return text if len(text) <= 60 else f"{text[:57]}..."

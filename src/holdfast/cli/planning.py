@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.cli.files import check_chart, one_line, write_chart
 from holdfast.cli.planfile import Request, gather
-from holdfast.errors import InputError
 from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.diff import MAX_LINES
 from holdfast.plan.grid import WIDTH, Grid, make_grid
@@ -63,7 +62,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def print_plan(flags: Mapping[str, Any], file: Path | None, charts: Sequence[Path], *, as_json: bool) -> None:
     """Plan what flags and file ask for, and show it."""
     for path in charts:
-        _check_chart(path)
+        check_chart(path)
     request = gather(flags, file)
     began_s = time.perf_counter()
     plan = make_plan(request.problem, mode=request.mode, migrate=request.migrate)
@@ -76,7 +75,7 @@ def print_plan(flags: Mapping[str, Any], file: Path | None, charts: Sequence[Pat
         return
     _show(request.problem, plan, plan_seconds)
     for path in charts:
-        _say(Console(), f"chart written to {path}")
+        _say(Console(), f"chart written to {one_line(str(path))}")
 
 
 def make_document(plan: Plan, plan_seconds: float, *, migrate: bool) -> Document:
@@ -108,8 +107,9 @@ def make_document(plan: Plan, plan_seconds: float, *, migrate: bool) -> Document
 
 
 def _show(problem: Problem, plan: Plan, plan_seconds: float) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # Raised numbers are not in every encoding.
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="replace")  # Raised numbers are not in every encoding.
     console = Console()
     shape = f"{problem.dp} pipelines x {problem.pp} stages x {problem.microbatches} micro-batches"
     _say(console, f"{shape}, {say_hit(problem)}; {plan.mode} plan")
@@ -156,20 +156,6 @@ def _say(console: Console, text: Text | str = "", style: str = "") -> None:
 # --- charts -----------------------------------------------------------------------------------
 
 
-def _check_chart(path: Path) -> None:
-    """Refuse before planning what could not be written afterwards."""
-    if path.suffix not in (".svg", ".html"):
-        raise InputError(f"--chart is {str(path)!r}, expected a name that ends in .svg or .html")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"--chart is {str(path)!r}, expected a folder that exists")
-    try:
-        is_folder = path.is_dir()
-    except OSError:  # What it is will show when it is written.
-        is_folder = False
-    if is_folder:
-        raise InputError(f"--chart is {str(path)!r}, expected a file, not a folder")
-
-
 def _write_charts(charts: Sequence[Path], request: Request, plan: Plan) -> None:
     from holdfast.serve.gantt import Panel, draw
     from holdfast.serve.planpage import draw_page
@@ -180,10 +166,7 @@ def _write_charts(charts: Sequence[Path], request: Request, plan: Plan) -> None:
     ]
     for path in charts:
         text = draw(panels) if path.suffix == ".svg" else draw_page(request.problem, plan, panels)
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error
+        write_chart(path, text)
 
 
 def _compared(problem: Problem, plan: Plan) -> list[tuple[str, Problem, Timed, float | None]]:

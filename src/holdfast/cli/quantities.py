@@ -6,7 +6,9 @@ import math
 import re
 
 from holdfast.errors import InputError
+from holdfast.simulate.traces import MOST_DAYS
 
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(s|min|h|d)")
 
@@ -16,7 +18,15 @@ def parse_duration(text: str, flag: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None or float(match[1]) <= 0:
         raise InputError(f"{flag} is {text!r}, expected a positive time like 30s, 10min, 6h or 2d")
-    return float(match[1]) * _UNITS_S[match[2]]
+    seconds = float(match[1]) * _UNITS_S[match[2]]
+    if seconds > MOST_DAYS * _UNITS_S["d"]:
+        raise InputError(f"{flag} is {text!r}, expected at most {MOST_DAYS}d")
+    return seconds
+
+
+def to_number(text: str) -> float:
+    """Return the number that a text is in plain digits, or one that is none (``1_0``, ``inf``, ``x``)."""
+    return float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
 
 
 def show_duration(seconds: float) -> str:
@@ -35,12 +45,9 @@ def parse_count(text: str, flag: str, *, least: int, most: int) -> int:
     return count
 
 
-def parse_positive(text: str, flag: str) -> float:
-    """Return a finite number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"{flag} is {text!r}, expected a number above 0")
+def parse_positive(text: str, flag: str, *, least: float = 1e-9, most: float = 1e9) -> float:
+    """Return a number above 0, between two others."""
+    number = to_number(text)
+    if not least <= number <= most:
+        raise InputError(f"{flag} is {text!r}, expected a number above 0, from {least:g} to {most:g}")
     return number

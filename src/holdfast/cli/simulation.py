@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from holdfast.cli.files import check_chart, one_line, write_chart
 from holdfast.cli.quantities import show_duration
 from holdfast.cli.scenario import Request, gather
-from holdfast.errors import InputError
 from holdfast.serve.throughput import draw_study, study_page
 from holdfast.simulate.study import Result, Study, conduct
 from holdfast.simulate.traces import Trace
@@ -27,20 +27,22 @@ LEGEND = (
 
 def simulate(request: Request, chart: Path | None, *, as_json: bool, explain: bool) -> None:
     """Run the strategies through the trace and show what came of it."""
-    _check_chart(chart)
+    if chart is not None:
+        check_chart(chart)
     scenario = gather(request)
     fitted = scenario.fitted
-    with _Bars(fitted.duration_s) as bars:
+    with _Bars(fitted.duration_s, is_quiet=as_json) as bars:
         study = conduct(scenario.model, scenario.periods, fitted, scenario.names, bars.update)
     story = f"{scenario.trace.origin}; {show_duration(fitted.duration_s)}; {fitted.rule}"
     if chart is not None:
-        _write_chart(chart, study, story)
+        drawing = draw_study(study, story)
+        write_chart(chart, study_page(study, drawing) if chart.suffix == ".html" else drawing)
     if as_json:
         sys.stdout.write(to_json(study, scenario.trace) + "\n")
         return
     _print_study(study, story, explain=explain)
     if chart is not None:
-        Console().print(f"figure written to {chart}", highlight=False, soft_wrap=True)
+        _say(Console(), f"chart written to {one_line(str(chart))}")
 
 
 def to_json(study: Study, trace: Trace) -> str:
@@ -84,10 +86,11 @@ def _to_dict(study: Study, result: Result) -> dict[str, Any]:
 class _Bars:
     """One progress bar per strategy, on a terminal only."""
 
-    def __init__(self, duration_s: float) -> None:
+    def __init__(self, duration_s: float, *, is_quiet: bool) -> None:
         console = Console(stderr=True)
         self._duration_s = duration_s
-        self._progress = Progress(console=console, disable=not console.is_terminal, transient=True)
+        is_hidden = is_quiet or not console.is_terminal
+        self._progress = Progress(console=console, disable=is_hidden, transient=True)
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> _Bars:
@@ -107,7 +110,7 @@ class _Bars:
 def _print_study(study: Study, story: str, *, explain: bool) -> None:
     console = Console(width=None if sys.stdout.isatty() else 120)
     for line in (study.job, story):
-        console.print(line, highlight=False, soft_wrap=True)
+        _say(console, line)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))  # Narrow enough for 80 columns.
     table.add_column("strategy")
     for name in COLUMNS:
@@ -118,9 +121,13 @@ def _print_study(study: Study, story: str, *, explain: bool) -> None:
     console.print(LEGEND, style="dim", highlight=False)
     for result in study.results:
         if result.missing:
-            console.print(f"{result.name}: {result.missing}", style="dim", highlight=False, soft_wrap=True)
+            _say(console, f"{result.name}: {result.missing}", "dim")
         elif explain:
-            console.print(f"{result.name}: {result.modelled}", highlight=False, soft_wrap=True)
+            _say(console, f"{result.name}: {result.modelled}")
+
+
+def _say(console: Console, line: str, style: str = "") -> None:
+    console.print(line, style=style, highlight=False, soft_wrap=True, markup=False)
 
 
 def _row(study: Study, result: Result) -> list[str]:
@@ -134,20 +141,3 @@ def _row(study: Study, result: Result) -> list[str]:
         f"{study.share(outcome):.1%}",
         *(f"{share:.1%}" if share > 0 else "" for share in shares),
     ]
-
-
-def _check_chart(path: Path | None) -> None:
-    if path is None:
-        return
-    if path.suffix not in (".svg", ".html"):
-        raise InputError(f"--chart is {path}, expected a name that ends in .svg or .html")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"--chart is {path}, expected a folder that exists")
-
-
-def _write_chart(path: Path, study: Study, story: str) -> None:
-    drawing = draw_study(study, story)
-    try:
-        path.write_text(study_page(study, drawing) if path.suffix == ".html" else drawing, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error

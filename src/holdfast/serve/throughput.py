@@ -9,6 +9,7 @@ from holdfast.simulate.windows import Points, average_windows, live_workers
 
 WINDOWS = 160
 TITLE = "Training throughput under failures"
+LOSSES = "lines: computing, some of it redone later; percent: net average, as a share of fault-free"
 IDEALS = ("fault-scaled", "fault-free")
 
 
@@ -21,11 +22,11 @@ def draw_study(study: Study, story: str) -> str:
     return draw(
         Chart(
             title=TITLE,
-            subtitle=(study.job, story),
+            subtitle=(study.job, story, LOSSES),
             x_label=unit,
             panels=(
                 Panel(
-                    y_label=f"samples/s in windows of {minutes:.2g} min; percent: average, of fault-free",
+                    y_label=f"samples/s in windows of {minutes:.2g} min",
                     series=_lines(study, unit_s),
                     height=360,
                 ),
@@ -44,7 +45,7 @@ def study_page(study: Study, drawing: str) -> str:
 def _lines(study: Study, unit_s: float) -> tuple[Series, ...]:
     return tuple(
         Series(
-            name=f"{result.name} {study.share(result.outcome):.0%}",
+            name=f"{result.name} {study.share(result.outcome):.0%} net",
             points=_scaled(average_windows(result.outcome, WINDOWS), unit_s),
             is_step=True,
             is_main=result.name == "holdfast",

@@ -8,6 +8,7 @@ for any other a rule says what becomes of the difference.
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Literal
@@ -113,7 +114,7 @@ class _Places:
     def __init__(self, workers: int) -> None:
         self.node_at: dict[int, str] = {}
         self._free = list(range(workers))
-        self._waiting: list[str] = []
+        self._waiting: OrderedDict[str, None] = OrderedDict()
 
     def taken(self) -> tuple[int, ...]:
         return tuple(sorted(self.node_at))
@@ -122,20 +123,21 @@ class _Places:
         """Let go who leaves, then seat who comes; a node that does both at once was hardly there."""
         gone = [change.node for change in group if not change.is_up]
         come = [change.node for change in group if change.is_up]
+        leaving, coming = set(gone), set(come)
         for node in gone:
-            if node not in come:
+            if node not in coming:
                 self.leave(node)
         for node in _shuffled(come, rng):
-            if node not in gone:
+            if node not in leaving:
                 self.come(node)
 
     def come(self, node: str) -> None:
-        self._waiting.append(node)
+        self._waiting[node] = None
         self._seat()
 
     def leave(self, node: str) -> None:
         if node in self._waiting:
-            self._waiting.remove(node)
+            del self._waiting[node]
             return
         place = next(place for place, sitting in self.node_at.items() if sitting == node)
         del self.node_at[place]
@@ -144,7 +146,7 @@ class _Places:
 
     def _seat(self) -> None:
         while self._free and self._waiting:
-            self.node_at[self._free.pop(0)] = self._waiting.pop(0)
+            self.node_at[self._free.pop(0)] = self._waiting.popitem(last=False)[0]
 
 
 def _shuffled(nodes: Sequence[str], rng: random.Random) -> list[str]:

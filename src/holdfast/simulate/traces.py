@@ -22,6 +22,9 @@ NODE_FORM = "'MILLISECONDS,add|remove,NODE'"
 COUNT_FORM = "'YYYY-MM-DD, HH:MM:SS, COUNT'"
 MOST_NODES = 100_000
 MOST_FAILURES = 1_000_000
+MOST_CHANGES = 2 * MOST_FAILURES
+MOST_DAYS = 3650
+"""Ten years: a simulation of more takes longer than anybody waits."""
 FURTHEST_BACK_S = 3600.0
 DAY_S = 86_400.0
 
@@ -80,7 +83,7 @@ def parse_nodes(text: str) -> Trace:
     return _make(
         nodes=[node for node in first if node not in gone],
         changes=[change for change in changes if change.at_s > 0],
-        origin="nodes by name",
+        origin="nodes that come and go",
     )
 
 
@@ -129,7 +132,7 @@ def make_poisson(
     rate = per_node_day / DAY_S
     expected = nodes * duration_s / (repair_s + 1 / rate)
     if expected > MOST_FAILURES:
-        raise InputError(f"about {expected:.0f} failures, expected at most {MOST_FAILURES}")
+        raise InputError(f"about {expected:,.0f} failures, expected at most {MOST_FAILURES:,}")
     changes = [change for node in names for change in _life(node, rate, repair_s, duration_s, rng)]
     order = {node: index for index, node in enumerate(names)}
     changes.sort(key=lambda change: (change.at_s, order[change.node]))
@@ -154,12 +157,16 @@ def _from_counts(series: list[tuple[float, int]], rng: random.Random) -> Trace:
     changes: list[NodeChange] = []
     for at_s, count in series[1:]:
         gone = rng.sample(up, max(0, len(up) - count))
-        up = [node for node in up if node not in gone]
+        if gone:
+            absent = set(gone)
+            up = [node for node in up if node not in absent]
         come = [f"node{named + 1 + index}" for index in range(count - len(up))]
         named += len(come)
         up += come
         changes += [NodeChange(at_s, node, False) for node in gone]
         changes += [NodeChange(at_s, node, True) for node in come]
+        if len(changes) > MOST_CHANGES:
+            raise InputError(f"more than {MOST_CHANGES:,} nodes come or go, expected no more")
     return _make(
         nodes=list(first),
         changes=changes,
@@ -175,6 +182,8 @@ def _make(
     length_s = last_s if duration_s is None else duration_s
     if length_s <= 0:
         raise InputError("the trace has no length, expected a row later than the first")
+    if length_s > MOST_DAYS * DAY_S:
+        raise InputError(f"the trace lasts {length_s / DAY_S:,.0f} days, expected at most {MOST_DAYS:,}")
     return Trace(nodes=tuple(nodes), changes=tuple(changes), duration_s=length_s, origin=origin)
 
 
@@ -209,8 +218,8 @@ def _rows(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _check_positive(what: str, value: float) -> None:
-    if not 0 < value < 1e15:
-        raise InputError(f"{what} is {value:g}, expected a positive number")
+    if not 1e-15 <= value <= 1e15:
+        raise InputError(f"{what} is {value:g}, expected a positive number, from 1e-15 to 1e+15")
 
 
 def _bad(row: int, line: str, expected: str) -> InputError:

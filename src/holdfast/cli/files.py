@@ -1,0 +1,48 @@
+"""Files that are named on the command line: read or written, or refused in one line that says which."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from holdfast.errors import InputError
+
+
+def one_line(text: str) -> str:
+    """Return a text with line breaks and whatever else cannot be printed written out, as ``\\n``."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def read_text(path: Path) -> str:
+    """Return what is in a file; one that may never end, such as a pipe, is refused."""
+    try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise InputError(f"{path}: cannot be read: expected a regular file")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: cannot be read: it is not text in UTF-8") from error
+
+
+def check_chart(path: Path) -> None:
+    """Refuse before anything long begins what could not be written afterwards."""
+    if path.suffix not in (".svg", ".html"):
+        raise InputError(f"--chart is {str(path)!r}, expected a name that ends in .svg or .html")
+    try:
+        has_folder, is_folder = path.absolute().parent.is_dir(), path.is_dir()
+    except OSError as error:
+        raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error
+    if not has_folder:
+        raise InputError(f"--chart is {str(path)!r}, expected a folder that exists")
+    if is_folder:
+        raise InputError(f"--chart is {str(path)!r}, expected a file, not a folder")
+
+
+def write_chart(path: Path, text: str) -> None:
+    """Write a chart."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error
