@@ -63,6 +63,7 @@ BAD_FLAGS = [
     (("--pp", "2.5"), "--pp is '2.5', expected a whole number of 1 or more"),
     (("--dp", "three"), "--dp is 'three', expected a whole number of 1 or more"),
     (("--memory", "0"), "--memory is '0', expected a whole number of 1 or more"),
+    (("--pp", "513"), "--pp is 513, expected at most 512 stages"),
     (("--memory", "9" * 20), f"--memory is '{'9' * 20}', expected at most 1e+18"),
     (("--slow", "0.1=٣"), "--slow: the speed of 0.1 is '٣', expected"),
     (("--comm", "1_0"), "--comm is '1_0', expected a number"),

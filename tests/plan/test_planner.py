@@ -117,7 +117,8 @@ def test_memory_against_time(memory: tuple[int, ...], decoupled: float, staggere
 
 
 @pytest.mark.parametrize(
-    ("seed", "optimum"), [(5, 15), (6, 86 / 9), (13, 18), (29, 13), (42, 12), (43, 13), (60, 15), (63, 12)]
+    ("seed", "optimum"),
+    [(5, 15), (6, 86 / 9), (8, 10), (51, 12), (13, 18), (29, 13), (42, 12), (43, 13), (60, 15), (63, 12)],
 )
 def test_small_plans_are_optimal(seed: int, optimum: float) -> None:
     """Plans of small problems with slow and dead workers meet what CP-SAT proves to be the best."""

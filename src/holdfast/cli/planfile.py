@@ -24,6 +24,8 @@ SHAPE = ("dp", "pp", "microbatches")
 KEYS = (*SHAPE, "dead", "slow", "costs", "comm", "memory", "mode", "migrate", "state-bytes")
 MAX_OPS = 5_000_000
 """More operations than this would fill the memory of most machines; 1,536 workers have some 300,000."""
+MAX_STAGES = 512
+"""Bounds look at every pair of stages; no pipeline is nearly as deep."""
 
 MAX_COUNT = 10**18
 """Larger ones fit into no machine, and into no message."""
@@ -64,6 +66,8 @@ def gather(flags: Mapping[str, Any], file: Path | None) -> Request:
         names = ", ".join(given[key].origin for key in SHAPE)
         ops = f"{3 * dp * pp * microbatches:,} operations (3 x dp x pp x microbatches)"
         raise InputError(f"{names} make {ops}, expected at most {MAX_OPS:,}")
+    if pp > MAX_STAGES:
+        raise InputError(f"{given['pp'].origin} is {pp:,}, expected at most {MAX_STAGES} stages")
     problem = Problem(
         dp=dp,
         pp=pp,
