@@ -207,7 +207,8 @@ def _timing_row(problem: Problem, hit: str) -> Row:
 
 def growth_chart(rows: list[Row]) -> Chart:
     """Planning time over the number of operations."""
-    points = tuple(sorted((float(row["operations"]), float(row["seconds"])) for row in rows))
+    hardest = {row["job"]: (float(row["operations"]), float(row["seconds"])) for row in rows}
+    points = tuple(sorted(hardest.values()))
     linear = tuple((x, points[-1][1] * x / points[-1][0]) for x, _ in points)
     series = (
         Series(name="planning", points=points, is_main=True),
@@ -215,7 +216,9 @@ def growth_chart(rows: list[Row]) -> Chart:
     )
     return Chart(
         title="Planning time grows with the number of operations",
-        subtitle=("one core; some workers dead or slow; at or within a percent of the lower bound",),
+        subtitle=(
+            "one core; some workers dead or slow; search ends at the lower bound or when its effort is spent",
+        ),
         x_label="operations in the plan",
         panels=(Panel(y_label="seconds", series=series, is_log=True),),
         is_log=True,
