@@ -10,7 +10,7 @@ from holdfast.plan.bounds import makespan_bound
 from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.planner import FaultFree, Mode, Plan, make_plan
 from holdfast.plan.problem import Costs, Problem
-from holdfast.plan.timing import time_schedule
+from holdfast.plan.timing import Timed, time_schedule
 from holdfast.plan.validate import validate
 from instances import random_problem, small_problem
 from problems import problems
@@ -174,6 +174,25 @@ def test_random_problems(seed: int) -> None:
     assert make_plan(problem, effort=6000) == plan
     for mode in MODES:
         _check_mode(_plan(problem, mode, effort=0))
+
+
+@pytest.mark.parametrize("seed", [7, 19, 28, 31, 33])
+def test_no_stage_could_start_later(seed: int) -> None:
+    """Where the period counts, each stage starts so late that a little later some stage would end later."""
+    problem = random_problem(seed)
+    timed = _plan(problem, effort=0).timed
+    firsts, ends = _edges(problem, timed)
+    for stage in range(problem.pp):
+        later = [first + 0.01 * (place == stage) for place, first in enumerate(firsts)]
+        _, moved = _edges(problem, time_schedule(problem, timed.schedule, later))
+        assert max(map(float.__sub__, moved, ends)) == pytest.approx(0.01)
+
+
+def _edges(problem: Problem, timed: Timed) -> tuple[list[float], list[float]]:
+    """Per stage, its first start and its last end."""
+    stages = [slice(stage, None, problem.pp) for stage in range(problem.pp)]
+    firsts = [min(row[0] for row in timed.starts[rows] if row) for rows in stages]
+    return firsts, [max(row[-1] for row in timed.ends[rows] if row) for rows in stages]
 
 
 @settings(max_examples=40)
