@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 # --- the tables -------------------------------------------------------------------------------
 
-_WORDS = frozenset({"values", "errors"})
+_WORDS = frozenset({"values", "errors", "commit", "membership"})
 _DECIDERS = _WORDS | {"detect", "diagnose", "plan", "mitigate", "control", "reliability"}
 _WORLD = _DECIDERS | {"settings", "observe", "job"}
 _ONLOOKER = _WORLD | {"simulate", "lab", "guard"}
@@ -27,6 +27,8 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "__init__": frozenset({"job"}),  # And that only lazily: `import holdfast` costs nothing.
     "values": frozenset(),
     "errors": frozenset(),
+    "commit": frozenset(),
+    "membership": frozenset({"commit"}),
     "settings": _WORDS,
     "observe": _WORDS,
     "detect": _WORDS,

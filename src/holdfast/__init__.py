@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "watch"]
+__all__ = ["Pipeline", "PipelineSettings", "__version__", "watch"]
 
 if TYPE_CHECKING:
     from holdfast.job.attach import watch
+    from holdfast.job.pipeline import Pipeline, PipelineSettings
 
 
 def __getattr__(name: str) -> Any:
@@ -15,4 +16,8 @@ def __getattr__(name: str) -> Any:
         from holdfast.job.attach import watch
 
         return watch
+    if name in ("Pipeline", "PipelineSettings"):
+        from holdfast.job import pipeline
+
+        return getattr(pipeline, name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

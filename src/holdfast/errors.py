@@ -3,9 +3,10 @@
 ::
 
     HoldfastError
-    ├── InputError       what a person gave us is wrong; the CLI prints one line and exits with 2
-    │   └── MissingError a tool, package or privilege that this machine lacks
-    └── JobError         the training job itself failed; the CLI exits with the job's own code
+    ├── InputError         what a person gave us is wrong; the CLI prints one line and exits with 2
+    │   └── MissingError   a tool, package or privilege that this machine lacks
+    ├── JobError           the training job itself failed; the CLI exits with the job's own code
+    └── TrainingLostError  too much of a pipeline is gone for training to go on
 """
 
 
@@ -27,3 +28,7 @@ class JobError(HoldfastError):
     def __init__(self, message: str, *, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class TrainingLostError(HoldfastError):
+    """Training cannot go on in this process; the message says what was lost."""

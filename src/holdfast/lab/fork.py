@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -58,6 +59,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
 
 
+class _Limits(NamedTuple):
+    """How long a run may take, and how long after the first failure of a worker."""
+
+    timeout_s: float
+    grace_s: float
+
+
 class Lab:
     """Owns a fork server; start-up costs the import of torch once."""
 
@@ -88,9 +96,18 @@ class Lab:
             self._server = None
 
     def run(
-        self, job: Job, faults: Sequence[Fault] = (), *, timeout_s: float = 60.0, grace_s: float = 10.0
+        self,
+        job: Job,
+        faults: Sequence[Fault] = (),
+        *,
+        timeout_s: float = 60.0,
+        grace_s: float = 10.0,
+        on_start: Callable[[Path, dict[int, int]], None] | None = None,
     ) -> Result:
         """Run a job to its end and return what happened.
+
+        ``on_start`` is called with the job's folder and with the process ids by rank, which fill up and
+        empty as workers come and go.
 
         After ``timeout_s``, or ``grace_s`` after the first failure of a worker, the rest are killed.
         """
@@ -99,7 +116,7 @@ class Lab:
         _sweep_folders()
         folder = Path(tempfile.mkdtemp(prefix=owned_name("run-")))
         try:
-            return self._run_in(folder, job, faults, timeout_s=timeout_s, grace_s=grace_s)
+            return self._run_in(folder, job, faults, _Limits(timeout_s, grace_s), on_start)
         except BaseException:
             self.close()  # Workers of a run that was broken off must not answer in the next one.
             raise
@@ -107,10 +124,17 @@ class Lab:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run_in(
-        self, folder: Path, job: Job, faults: Sequence[Fault], *, timeout_s: float, grace_s: float
+        self,
+        folder: Path,
+        job: Job,
+        faults: Sequence[Fault],
+        limits: _Limits,
+        on_start: Callable[[Path, dict[int, int]], None] | None,
     ) -> Result:
         (folder / "rings").mkdir()
         pids: dict[int, int] = {}
+        if on_start is not None:
+            on_start(folder, pids)
         events: list[FaultInjected | FaultRelieved] = []
         started_s = time.monotonic()
         with contextlib.ExitStack() as stack:
@@ -124,7 +148,7 @@ class Lab:
             stack.enter_context(director)
             for request in _requests(job, folder, network):
                 self._send(request)
-            codes, is_timed_out = self._wait(job.ranks, pids, timeout_s=timeout_s, grace_s=grace_s)
+            codes, is_timed_out = self._wait(job.ranks, pids, limits)
         return Result(
             exit_codes=[codes[rank] for rank in range(job.ranks)],
             logs=[_log(folder, rank).read_text(errors="replace") for rank in range(job.ranks)],
@@ -134,11 +158,9 @@ class Lab:
             duration_s=time.monotonic() - started_s,
         )
 
-    def _wait(
-        self, ranks: int, pids: dict[int, int], *, timeout_s: float, grace_s: float
-    ) -> tuple[dict[int, int], bool]:
+    def _wait(self, ranks: int, pids: dict[int, int], limits: _Limits) -> tuple[dict[int, int], bool]:
         codes: dict[int, int] = {}
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + limits.timeout_s
         is_timed_out = False
         while len(codes) < ranks:
             for reply in self._receive(deadline_s - time.monotonic()):
@@ -148,7 +170,7 @@ class Lab:
                     codes[reply.rank] = reply.exit_code
                     pids.pop(reply.rank, None)
                     if reply.exit_code != 0:
-                        deadline_s = min(deadline_s, time.monotonic() + grace_s)
+                        deadline_s = min(deadline_s, time.monotonic() + limits.grace_s)
             if time.monotonic() > deadline_s and len(codes) < ranks:
                 is_timed_out = is_timed_out or not any(codes.values())
                 self._send(wire.KillAll())

@@ -34,6 +34,7 @@ PRELOADED = (
     "torch._dynamo",  # Half a second, which the first optimizer of every worker would pay for.
     "numpy.random",
     "holdfast.lab.jobs.common",
+    "holdfast.job.pipeline",
 )
 _CLONE_NEWNET = 0x40000000
 

@@ -1,0 +1,238 @@
+"""A worker's side of the hub: join, report, be told; and the store through which a generation connects.
+
+Under ``holdfast run`` there is a hub, and a death is survived. Under another launcher there is only the store
+that the launcher hosts: the same training, but the first failure ends it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+
+from holdfast.commit import Agreement
+from holdfast.errors import TrainingLostError
+from holdfast.job.mesh import PeerLostError
+from holdfast.job.messages import (
+    HEADER_BYTES,
+    HUB_ENV,
+    TOKEN_ENV,
+    Bye,
+    FromHub,
+    FromWorker,
+    Given,
+    Hello,
+    Put,
+    Void,
+    Want,
+    body_length,
+    encode,
+)
+from holdfast.membership import Joined, Regroup, Reported, Stop
+from holdfast.plan.choose import choose
+from holdfast.plan.problem import Costs, Problem
+
+_CONNECT_S = 30.0
+
+
+class Member(Protocol):
+    """What a pipeline needs of those who decide."""
+
+    survives: bool
+    """Whether the others go on when a worker dies."""
+
+    def regroup(self, report: Reported) -> Regroup:
+        """Report, wait for the others, and return what all go on with."""
+
+    def store(self, generation: int, name: str) -> Store:
+        """Return a store for the connections of a generation."""
+
+    def leave(self) -> None:
+        """Say goodbye: the work is done."""
+
+
+def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
+    """Return the membership that the environment allows."""
+    if hub := env.get(HUB_ENV):
+        return HubMember(hub, Hello(token=env.get(TOKEN_ENV, ""), session=session, joined=joined))
+    return LoneMember(joined, session=session, env=env)
+
+
+class HubMember:
+    """A membership in a job that survives deaths."""
+
+    survives = True
+
+    def __init__(self, address: str, hello: Hello) -> None:
+        self._rank = hello.joined.rank
+        self._decoder = msgspec.msgpack.Decoder(FromHub)
+        self._socket = _connect(address)
+        self._send(hello)
+
+    def regroup(self, report: Reported) -> Regroup:
+        self._send(report)
+        while True:
+            message = self._receive()
+            if isinstance(message, Stop):
+                raise TrainingLostError(message.reason)
+            if isinstance(message, Regroup) and message.generation > report.generation:
+                return message
+            # Else an answer to a question of a generation that has been left.
+
+    def store(self, generation: int, name: str) -> Store:
+        return _HubStore(self, generation, name)
+
+    def leave(self) -> None:
+        try:
+            self._send(Bye())
+            self._socket.close()
+        except TrainingLostError:  # The launcher is gone, and will not miss us.
+            return
+
+    def put(self, generation: int, key: str, value: bytes) -> None:
+        """Give a value to the other members of a generation."""
+        self._send(Put(generation=generation, key=key, value=value))
+
+    def want(self, generation: int, key: str) -> dict[str, bytes]:
+        """Wait for a value of a generation, and return it with those that are there already."""
+        self._send(Want(generation=generation, key=key))
+        while True:
+            message = self._receive()
+            if isinstance(message, Stop):
+                raise TrainingLostError(message.reason)
+            if isinstance(message, Void) and message.generation >= generation:
+                raise PeerLostError(f"a member of generation {generation} is gone")
+            if isinstance(message, Given) and message.generation == generation:
+                return message.values
+
+    def _send(self, message: FromWorker) -> None:
+        try:
+            self._socket.sendall(encode(message))
+        except OSError as error:
+            raise _hub_gone(error) from None
+
+    def _receive(self) -> FromHub:
+        try:
+            body = self._read(body_length(self._read(HEADER_BYTES)))
+        except OSError as error:
+            raise _hub_gone(error) from None
+        message: FromHub = self._decoder.decode(body)
+        return message
+
+    def _read(self, count: int) -> bytes:
+        parts = []
+        while count:
+            part = self._socket.recv(count)
+            if not part:
+                raise ConnectionResetError("closed")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class LoneMember:
+    """A membership in a job whose launcher cannot let it survive: the first generation is the last."""
+
+    survives = False
+
+    def __init__(self, joined: Joined, *, session: int, env: Mapping[str, str]) -> None:
+        self._needs = joined.needs
+        self._world = joined.needs.dp * joined.needs.pp
+        self._prefix = f"holdfast/{session}/{env.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+        self._store = _launcher_store(joined.rank, self._world, env)
+
+    def regroup(self, report: Reported) -> Regroup:
+        if report.generation >= 0 and report.speeds is None and report.cap is None:
+            raise TrainingLostError(
+                "a worker is gone, and nobody but `holdfast run` lets the others go on without it"
+            )
+        needs = self._needs
+        problem = Problem(
+            dp=needs.dp,
+            pp=needs.pp,
+            microbatches=needs.microbatches,
+            costs=tuple(Costs(*each) for each in needs.costs),
+            comm=needs.comm,
+        )
+        return Regroup(
+            generation=report.generation + 1,
+            members=list(range(self._world)),
+            agreement=Agreement(version=report.standing.version),
+            schedule=str(choose(problem, fault_free=needs.fault_free)),
+        )
+
+    def store(self, generation: int, name: str) -> Store:
+        return PrefixStore(f"{self._prefix}/{generation}/{name}", self._store)
+
+    def leave(self) -> None:
+        return
+
+
+class _HubStore(Store):
+    """What torch needs to connect a group, by way of the hub, which knows when that has become vain."""
+
+    def __init__(self, member: HubMember, generation: int, name: str) -> None:
+        super().__init__()
+        self._member = member
+        self._generation = generation
+        self._name = name
+        self._known: dict[str, bytes] = {}
+
+    def set(self, key: str, value: bytes | str) -> None:
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        self._known[f"{self._name}/{key}"] = data
+        self._member.put(self._generation, f"{self._name}/{key}", data)
+
+    def get(self, key: str) -> bytes:
+        full = f"{self._name}/{key}"
+        while full not in self._known:
+            self._known |= self._member.want(self._generation, full)
+        return self._known[full]
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        for key in keys:
+            self.get(key)
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    deadline_s = time.monotonic() + _CONNECT_S
+    while True:
+        try:
+            connection = socket.create_connection((host, int(port)), timeout=_CONNECT_S)
+        except OSError as error:
+            if time.monotonic() > deadline_s:
+                raise TrainingLostError(
+                    f"cannot reach the launcher of node 0 at {address}: {error}"
+                ) from None
+            time.sleep(0.1)
+        else:
+            connection.settimeout(None)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+
+
+def _hub_gone(error: OSError) -> TrainingLostError:
+    return TrainingLostError(
+        "a worker is gone, and with it the launcher of node 0, which keeps the list of who is left "
+        f"({error}): training ends; go on from a checkpoint"
+    )
+
+
+def _launcher_store(rank: int, world: int, env: Mapping[str, str]) -> Any:
+    if world == 1:
+        return HashStore()
+    try:
+        host, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
+    except (KeyError, ValueError):
+        raise TrainingLostError(
+            f"this is one of {world} workers, but MASTER_ADDR and MASTER_PORT are not set: "
+            "start them with `holdfast run`"
+        ) from None
+    is_host = rank == 0 and env.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return TCPStore(host, port, world, is_host, timeout=timedelta(seconds=300))

@@ -1,0 +1,426 @@
+"""``holdfast.Pipeline``: train a model cut into stages on dp x pp workers, through the deaths of any of them.
+
+The dead worker's micro-batches are computed by its peers of the same stage; data, randomness and the
+mathematics stay as they were, with ``exact=True`` to the last bit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import hashlib
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import torch
+from torch import nn
+
+from holdfast.commit import Tally
+from holdfast.errors import InputError
+from holdfast.job import checkpoint, lastwords, probe
+from holdfast.job.attach import RINGS_ENV
+from holdfast.job.engine import Engine
+from holdfast.job.flow import Flow
+from holdfast.job.member import join
+from holdfast.job.place import find_place
+from holdfast.job.points import Listener, Points
+from holdfast.job.randomness import own_randomness, seed_device, seed_of
+from holdfast.job.stage import Loss as LossFunction
+from holdfast.job.stage import Stage
+from holdfast.job.state import State
+from holdfast.job.status import Phase, StatusWriter, page_path, publish_schedule
+from holdfast.job.sums import ExactSum, FloatSum, GradientSum
+from holdfast.membership import Joined, Needs, Regroup
+
+_sessions = itertools.count()
+
+Data = Callable[[int, int, int], tuple[Any, Any]]
+"""Step, pipeline and micro-batch in; inputs and targets out. The same arguments give the same data."""
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What most jobs leave as it is."""
+
+    autocast: Any = None
+    """Type for autocast in forward, such as ``torch.bfloat16``; None: none."""
+    is_staggered: bool = True
+    """Stages update at once, without waiting for the others, and keep a shadow of their state."""
+    fault_free: Literal["zero_bubble", "1f1b"] = "zero_bubble"
+    """The schedule while nobody is slow or dead."""
+    seed: int = 0
+    """Of parameters and dropout."""
+    device: str = "cpu"
+    memory_bytes: int | None = None
+    """Memory of a worker; from it follows how many micro-batches it may hold. None: no limit."""
+    costs: tuple[tuple[float, float, float], ...] = ()
+    """Per stage: forward, input and weight gradient of a micro-batch, in any unit; none: all alike."""
+    comm: float = 0.0
+    """A transfer between stages, in the unit of the costs."""
+    listeners: tuple[Any, ...] = ()
+    """Objects with ``reach(point, op, step)``, called at every point that this worker reaches."""
+
+
+class Loss:
+    """The mean loss of a step; known at once, or when it is asked for while its step is under way."""
+
+    def __init__(self, pipeline: Pipeline, step: int) -> None:
+        self.step = step
+        self._pipeline = pipeline
+        self._value: float | None = None
+
+    def item(self) -> float:
+        """Return the number; waits for the step's verdict where that is still open."""
+        if self._value is None:
+            self._pipeline.settle()
+        assert self._value is not None
+        return self._value
+
+    def set(self, value: float) -> None:
+        """Be told; the same number, should a step have been computed again."""
+        self._value = value
+
+    def __float__(self) -> float:
+        return self.item()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec)
+
+    def __repr__(self) -> str:
+        return f"Loss({self.item()!r}, step={self.step})"
+
+
+class Pipeline:
+    """One worker's end of a pipeline job; every rank makes the same calls."""
+
+    def __init__(  # noqa: PLR0913 - what a training loop is made of; the rest is in the settings.
+        self,
+        stages: Sequence[Callable[[], nn.Module]],
+        *,
+        loss: LossFunction,
+        optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
+        data: Data,
+        microbatches: int,
+        scheduler: Callable[[torch.optim.Optimizer], Any] | None = None,
+        max_norm: float | None = None,
+        exact: bool = False,
+        settings: PipelineSettings | None = None,
+    ) -> None:
+        self.settings = settings or PipelineSettings()
+        self.rank, world = find_place(os.environ).rank, int(os.environ.get("WORLD_SIZE", "1"))
+        self.pp, self.dp = len(stages), shape_of(world, len(stages), microbatches)
+        self.is_exact = exact
+        self._loss_handles: weakref.WeakValueDictionary[int, Loss] = weakref.WeakValueDictionary()
+        self._asked = 0
+        self._is_closed = False
+        self._device = torch.device(self.settings.device)
+        needs = self._needs(microbatches)
+        module = self._build(stages)
+        self._stage = Stage(
+            module,
+            self.rank % self.pp,
+            loss=loss if self.rank % self.pp == self.pp - 1 else None,
+            scale=1.0 / (self.dp * microbatches),
+            autocast=self.settings.autocast,
+        )
+        self._load = probe.Loader(data, self._device)
+        self._engine = self._start(needs, optimizer, scheduler, max_norm)
+        self._open()
+
+    # --- what a script calls ------------------------------------------------------------------
+
+    @property
+    def module(self) -> nn.Module:
+        """The stage that this worker holds."""
+        return self._stage.module
+
+    @property
+    def step_number(self) -> int:
+        """The step that the next call computes; not 0 after a checkpoint was loaded."""
+        return self._asked
+
+    @property
+    def workers(self) -> list[str]:
+        """The workers that are left, written ``pipeline.stage``."""
+        return [f"{rank // self.pp}.{rank % self.pp}" for rank in self._engine.members]
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the first parameter group, for the next step."""
+        return float(self._state.optimizer.param_groups[0]["lr"])
+
+    @property
+    def pauses_s(self) -> list[float]:
+        """How long each recovery kept this worker from training, from seeing the loss until it went on."""
+        return list(self._engine.recoveries)
+
+    def step(self) -> Loss:
+        """Train one step, through whatever dies meanwhile, and return its loss."""
+        loss = Loss(self, self._asked)
+        self._loss_handles[self._asked] = loss
+        self._asked += 1
+        while self._state.position < self._asked:
+            self._engine.attempt(self._engine.advance)
+        self._engine.points.enter(Phase.OUTSIDE)
+        return loss
+
+    def settle(self) -> None:
+        """Wait until every step that was asked for is computed and final."""
+        while not self._is_settled():
+            if self._state.position < self._asked:
+                self._engine.attempt(self._engine.advance)
+            else:
+                self._engine.attempt(self._settle_once)
+        self._engine.points.enter(Phase.OUTSIDE)
+
+    def evaluate(self, data: Data, microbatches: int) -> float:
+        """Return the mean loss over micro-batches of other data, given by the same kind of function."""
+        self.settle()
+        load = probe.Loader(data, self._device)
+        found: list[float] = []
+
+        def work() -> None:
+            self._engine.points.enter(Phase.EVALUATE)
+            found[:] = self._engine.evaluate(load, microbatches, self._asked)
+
+        self.module.eval()
+        try:
+            while not self._engine.attempt(work):
+                pass
+        finally:
+            self.module.train()
+        self._engine.points.enter(Phase.OUTSIDE)
+        return sum(found) / len(found)
+
+    def rebalance(self, speeds: dict[str, float]) -> None:
+        """Plan again for these speeds (``{"1.2": 0.5}``: half as fast); 1 for who is not named."""
+        self.settle()
+        self._engine.recover(speeds=dict(speeds))
+        self._engine.points.enter(Phase.OUTSIDE)
+
+    def save(self, folder: str | Path) -> None:
+        """Write a checkpoint, whole or not at all; every rank calls it, one per stage writes."""
+        self.settle()
+        while not self._engine.attempt(lambda: self._save_once(Path(folder))):
+            pass
+        self._engine.points.enter(Phase.OUTSIDE)
+
+    def load(self, folder: str | Path) -> None:
+        """Go on from a checkpoint; before the first step, on every rank."""
+        if self._asked:
+            raise InputError(f"load was called after {self._asked} steps, expected before the first")
+        description = checkpoint.read_description(Path(folder))
+        if (description.stages, description.exact) != (self.pp, self.is_exact):
+            raise InputError(
+                f"{folder} holds {description.stages} stages with exact={description.exact}, "
+                f"expected {self.pp} with exact={self.is_exact}"
+            )
+        content = checkpoint.read_stage(Path(folder), self._stage.number)
+        self.module.load_state_dict(content["module"])
+        self._state.load(content["state"], description.step)
+        self._asked = description.step
+        self._engine.recover()
+        self._engine.points.enter(Phase.OUTSIDE)
+
+    def close(self) -> None:
+        """Finish: settle the last step and leave; called at the end of the script if it is not before."""
+        if self._is_closed:
+            return
+        self.settle()
+        while not self._engine.attempt(self._engine.meet):
+            pass
+        self._is_closed = True
+        self._engine.leave()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, kind: Any, *rest: object) -> None:
+        if kind is None:
+            self.close()
+
+    # --- how it is put together ---------------------------------------------------------------
+
+    @property
+    def _state(self) -> State:
+        assert self._engine.state is not None
+        return self._engine.state
+
+    def _needs(self, microbatches: int) -> Needs:
+        return Needs(
+            dp=self.dp,
+            pp=self.pp,
+            microbatches=microbatches,
+            fault_free=self.settings.fault_free,
+            costs=tuple(self.settings.costs),
+            comm=self.settings.comm,
+        )
+
+    def _build(self, stages: Sequence[Callable[[], nn.Module]]) -> nn.Module:
+        number = self.rank % self.pp
+        if self.rank == 0:
+            for line in probe.shared_weights(_sketches(stages)):
+                raise InputError(line)
+        with own_randomness(self._device):
+            seed_device(self._device, seed_of(self.settings.seed, number))
+            try:
+                module = stages[number]().to(self._device)
+            except Exception as error:
+                raise InputError(
+                    f"the builder of stage {number} raised {type(error).__name__}: {error}"
+                ) from error
+        if not any(each.requires_grad for each in module.parameters()):
+            raise InputError(f"stage {number} has no parameters to train")
+        return module
+
+    def _start(self, needs: Needs, optimizer: Any, scheduler: Any, max_norm: float | None) -> Engine:
+        parameters = self._stage.parameters
+        terms = needs.dp * needs.microbatches
+        sums: GradientSum = ExactSum(parameters, terms=terms) if self.is_exact else FloatSum(parameters)
+        made = optimizer(parameters)
+        state = State(parameters, made, scheduler(made) if scheduler else None, sums, max_norm=max_norm)
+        member = join(Joined(rank=self.rank, needs=needs), session=next(_sessions), env=os.environ)
+        engine = Engine(self.rank, needs, member, self._points(), self._device)
+        engine.state, engine.sums, engine.load = state, sums, self._load
+        engine.is_staggered = self.settings.is_staggered
+        engine.on_tally, engine.on_regroup = self._hear, self._publish
+        return engine
+
+    def _points(self) -> Points:
+        listeners: Sequence[Listener] = self.settings.listeners
+        rings = os.environ.get(RINGS_ENV)
+        if rings is None:
+            return Points(listeners, None)
+        page = StatusWriter(page_path(Path(rings), self.rank), rank=self.rank, pp=self.pp, dp=self.dp)
+        return Points(listeners, page)
+
+    def _open(self) -> None:
+        engine = self._engine
+        engine.recover()
+        while not engine.attempt(self._probe):
+            pass
+        if self.settings.memory_bytes is not None:
+            engine.recover(cap=self._cap(self.settings.memory_bytes))
+        lastwords.say_survives()
+        atexit.register(_close_at_exit, weakref.ref(self))
+        # So that collections, also the one of a recovery, need not look at what torch has brought.
+        gc.collect()
+        gc.freeze()
+        engine.points.enter(Phase.OUTSIDE)
+
+    def _probe(self) -> None:
+        engine = self._engine
+        engine.points.enter(Phase.EVALUATE)
+        with own_randomness(self._device):
+            probed = probe.probe(
+                self._stage,
+                self._load,
+                engine.store("forms"),
+                step=self._asked,
+                pipeline=self.rank // self.pp,
+            )
+        self.activation_bytes = probed.activation_bytes
+        self._check_alike()
+        engine.use(Flow(self._stage, probed.forms, engine.points, seed=self.settings.seed))
+
+    def _check_alike(self) -> None:
+        """Refuse peers that start from different parameters."""
+        digest = digest_of(self.module)
+        peers = [rank for rank in self._engine.members if rank % self.pp == self._stage.number]
+        store = self._engine.store(f"digest{self._stage.number}")
+        if self.rank == peers[0]:
+            store.set("0", digest)
+        elif store.get("0").decode() != digest:
+            raise InputError(
+                f"stage {self._stage.number}: rank {self.rank} starts from other parameters than rank "
+                f"{peers[0]}: its builder must not depend on the rank or on an unseeded generator"
+            )
+
+    def _cap(self, memory_bytes: int) -> int:
+        """Return how many micro-batches fit beside the state: parameters, gradients, optimizer, shadow."""
+        size = sum(each.numel() * each.element_size() for each in self._stage.parameters)
+        copies = 2 + 2  # Parameters, the reduced gradient; two values of the optimizer, as Adam has.
+        copies += 3 if self.settings.is_staggered else 0
+        copies += 3 if self.is_exact else 1
+        left = memory_bytes - copies * size
+        cap = left // max(self.activation_bytes, 1)
+        if cap < 1:
+            raise InputError(
+                f"memory_bytes is {memory_bytes}, but stage {self._stage.number} needs {copies * size} for "
+                f"its state and {self.activation_bytes} for a micro-batch"
+            )
+        return cap
+
+    def _hear(self, step: int, tally: Tally) -> None:
+        handle = self._loss_handles.get(step)
+        if handle is not None:
+            handle.set(tally.loss)
+
+    def _publish(self, regroup: Regroup) -> None:
+        if rings := os.environ.get(RINGS_ENV):
+            publish_schedule(Path(rings), regroup.generation, regroup.schedule)
+
+    def _is_settled(self) -> bool:
+        return self._state.version >= self._asked and not self._engine.is_open
+
+    def _settle_once(self) -> None:
+        self._engine.settle()
+
+    def _save_once(self, folder: Path) -> None:
+        engine = self._engine
+        engine.points.enter(Phase.SAVE)
+        peers = [rank for rank in engine.members if rank % self.pp == self._stage.number]
+        if self.rank == peers[0]:
+            content = {"module": self.module.state_dict(), "state": self._state.save()}
+            checkpoint.write_stage(folder, self._stage.number, content)
+        engine.meet()
+        if self.rank == engine.members[0]:
+            checkpoint.finish(
+                folder,
+                checkpoint.Description(step=self._asked, stages=self.pp, exact=self.is_exact),
+            )
+        engine.meet()
+
+
+def shape_of(world: int, pp: int, microbatches: int) -> int:
+    """Return how many pipelines a number of workers makes."""
+    if pp < 1:
+        raise InputError("stages is empty, expected one builder per stage")
+    if microbatches < 1:
+        raise InputError(f"microbatches is {microbatches}, expected 1 or more")
+    if world % pp:
+        raise InputError(
+            f"{world} workers do not make whole pipelines of {pp} stages; start a multiple of {pp}"
+        )
+    return world // pp
+
+
+def digest_of(module: nn.Module) -> str:
+    """Return a hash of all parameters and buffers, in their order."""
+    digest = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sketches(stages: Sequence[Callable[[], nn.Module]]) -> list[nn.Module]:
+    """Return all stages without memory of their own, where their builders allow that."""
+    made = []
+    for build in stages:
+        try:
+            with torch.device("meta"):
+                made.append(build())
+        except Exception:  # Whatever is wrong with it, the worker that needs it will say it.
+            made.append(nn.Module())
+    return made
+
+
+def _close_at_exit(reference: weakref.ref[Pipeline]) -> None:
+    pipeline = reference()
+    if pipeline is not None and not lastwords.has_failed():
+        pipeline.close()

@@ -1,0 +1,52 @@
+"""Where a worker is, told to whoever wants to know: the guard by a page of memory, listeners by a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from holdfast.job.status import Phase, StatusWriter
+from holdfast.plan.ops import Op
+
+Point = Literal[
+    "receive",
+    "forward",
+    "input",
+    "weight",
+    "backward",
+    "done",
+    "send",
+    "reduction",
+    "barrier",
+    "step",
+    "regroup",
+]
+"""An operation begins at the point named after it and ends at ``done``, before its output is sent."""
+POINT_OF = {"F": "forward", "I": "input", "W": "weight", "B": "backward"}
+
+
+class Listener(Protocol):
+    """Hears of every point that its worker reaches; a timeline, an emulated accelerator, a saboteur."""
+
+    def reach(self, point: Point, op: Op | None, step: int) -> None:
+        """Be told, in the thread that trains, before it goes on."""
+
+
+class Points:
+    """Tells the status page and the listeners of one worker."""
+
+    def __init__(self, listeners: Sequence[Listener], status: StatusWriter | None) -> None:
+        self.listeners = list(listeners)
+        self.generation = -1
+        self.step = 0
+        self._status = status
+
+    def enter(self, phase: Phase, op: int = -1) -> None:
+        """Note what the worker is doing from now on, for the guard."""
+        if self._status is not None:
+            self._status.enter(phase, generation=self.generation, step=self.step, op=op)
+
+    def reach(self, point: Point, op: Op | None = None) -> None:
+        """Tell the listeners."""
+        for listener in self.listeners:
+            listener.reach(point, op, self.step)

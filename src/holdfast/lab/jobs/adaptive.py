@@ -1,0 +1,169 @@
+"""A small GPT trained by ``holdfast.Pipeline``: dp x pp workers, any of which may die.
+
+Prints one line per step on the lowest rank alive at the start, and a digest of its parameters at the end
+of every rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+import holdfast
+from holdfast.job.pipeline import digest_of
+from holdfast.job.place import find_place
+from holdfast.lab import gpt
+from holdfast.lab.device import LABEL
+from holdfast.lab.mortal import Mortal, parse_death
+from holdfast.lab.padding import Padding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The command line."""
+
+    pp: int
+    microbatches: int
+    steps: int
+    width: int
+    batch: int
+    length: int
+    dropout: float
+    max_norm: float
+    exact: bool
+    synchronous: bool
+    schedule: Literal["zero_bubble", "1f1b"]
+    op_ms: float
+    slow: list[str]
+    absent: list[str]
+    die: list[str]
+    seed: int
+
+
+def main() -> None:
+    """Train as the command line says."""
+    options = parse(sys.argv[1:])
+    torch.set_num_threads(1)
+    with open_pipeline(options) as pipeline:
+        if options.slow:
+            pipeline.rebalance(speeds_of(options.slow))
+        for step in range(options.steps):
+            started_s = time.monotonic()
+            loss = pipeline.step()
+            if pipeline.rank == 0:
+                say(f"step {step} loss {loss.item():.9f} {1000 * (time.monotonic() - started_s):.0f} ms")
+    say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)} pauses {pipeline.pauses_s}")
+
+
+def parse(argv: list[str]) -> Options:
+    """Return the options of a command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pp", type=int, default=2)
+    parser.add_argument("--microbatches", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=2)
+    parser.add_argument("--length", type=int, default=16)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--max-norm", type=float, default=1.0)
+    parser.add_argument("--exact", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--synchronous", action="store_true", help="no update ahead of its verdict")
+    parser.add_argument("--schedule", choices=["zero_bubble", "1f1b"], default="zero_bubble")
+    parser.add_argument("--op-ms", type=float, default=0.0, help="emulate accelerators: F, I and W each")
+    parser.add_argument("--slow", nargs="*", default=[], help="such as 1.2=0.5: emulated at half speed")
+    parser.add_argument("--absent", nargs="*", default=[], help="workers that die at the first step: 1.2")
+    parser.add_argument("--die", nargs="*", default=[], help="RANK:POINT:STEP:COUNT")
+    parser.add_argument("--seed", type=int, default=0)
+    return Options(**vars(parser.parse_args(argv)))
+
+
+def open_pipeline(options: Options) -> holdfast.Pipeline:
+    """Return this worker's end of the job."""
+    return holdfast.Pipeline(
+        [builder(options, stage) for stage in range(options.pp)],
+        loss=gpt.loss_of,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
+        scheduler=lambda optimizer: torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: min(1.0, (step + 1) / 10)
+        ),
+        data=data_of(options),
+        microbatches=options.microbatches,
+        max_norm=options.max_norm or None,
+        exact=options.exact,
+        settings=holdfast.PipelineSettings(
+            is_staggered=not options.synchronous,
+            fault_free=options.schedule,
+            seed=options.seed,
+            listeners=listeners_of(options),
+        ),
+    )
+
+
+def builder(options: Options, stage: int) -> Callable[[], nn.Module]:
+    """Return the builder of a stage: its share of the blocks, and dropout behind them."""
+
+    def build() -> nn.Module:
+        model = gpt.build(width=options.width, layers=options.pp)
+        parts = list(gpt.stage(model, stage, options.pp))
+        # Before the head, which has to be the last; the stages without one end in dropout.
+        place = len(parts) - 1 if stage == options.pp - 1 else len(parts)
+        return nn.Sequential(*parts[:place], nn.Dropout(options.dropout), *parts[place:])
+
+    return build
+
+
+def data_of(options: Options) -> Callable[[int, int, int], tuple[Tensor, Tensor]]:
+    """Return data that can be learned a little: walks over the vocabulary, some of them noisy."""
+
+    def data(step: int, pipeline: int, microbatch: int) -> tuple[Tensor, Tensor]:
+        seed = ((options.seed * 100_000 + step) * 64 + pipeline) * 512 + microbatch
+        generator = torch.Generator().manual_seed(seed)
+        shape = (options.batch, 1)
+        start = torch.randint(0, gpt.VOCABULARY, shape, generator=generator)
+        stride = torch.randint(1, 4, shape, generator=generator)
+        walk = (start + stride * torch.arange(options.length + 1)) % gpt.VOCABULARY
+        return walk[:, :-1], walk[:, 1:]
+
+    return data
+
+
+def listeners_of(options: Options) -> tuple[Any, ...]:
+    """Return who listens: emulated accelerators where asked for, and deaths."""
+    rank = find_place(os.environ).rank
+    absent = [f"{rank_of(name, options.pp)}:forward:0:1" for name in options.absent]
+    listeners: list[Any] = [Mortal([parse_death(text) for text in [*options.die, *absent]], rank=rank)]
+    if options.op_ms:
+        speed = speeds_of(options.slow).get(f"{rank // options.pp}.{rank % options.pp}", 1.0)
+        listeners.append(Padding(options.op_ms / 1000 / speed))
+        if rank == 0:
+            say(f"{LABEL}: {options.op_ms:g} ms each for forward, input and weight")
+    return tuple(listeners)
+
+
+def speeds_of(words: list[str]) -> dict[str, float]:
+    """Return the speeds that words like ``1.2=0.5`` stand for."""
+    return {name: float(speed) for name, _, speed in (word.partition("=") for word in words)}
+
+
+def rank_of(worker: str, pp: int) -> int:
+    """Return the rank of a worker written ``pipeline.stage``."""
+    pipeline, _, stage = worker.partition(".")
+    return int(pipeline) * pp + int(stage)
+
+
+def say(line: str) -> None:
+    """Print a line in one write: lines of several ranks never mix."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
