@@ -17,7 +17,7 @@ from types import ModuleType
 
 from holdfast.job import attach
 from holdfast.job.deathsig import die_with_parent
-from holdfast.job.lastwords import Report, after_hook, describe, write_error_file
+from holdfast.job.lastwords import Report, after_hook, describe, note_failure, open_report, write_error_file
 
 LAUNCHER_ENV = "HOLDFAST_LAUNCHER_PID"
 """Process id of the launcher that this worker must not outlive."""
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     if argv[0] == "--exec":
         return _execute(argv[1:])
     attach.watch()
-    return _run(argv, Report(int(descriptor)) if descriptor is not None else None)
+    return _run(argv, open_report(int(descriptor)) if descriptor is not None else None)
 
 
 def _execute(command: list[str]) -> int:
@@ -56,12 +56,16 @@ def _run(argv: list[str], report: Report | None) -> int:
         else:
             _run_script(argv[0], argv[1:])
     except KeyboardInterrupt:
+        note_failure("interrupted")
         if report is None:
             raise
         return 130
-    except SystemExit:
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            note_failure(f"exit code {stop.code}")
         raise
     except BaseException as error:
+        note_failure(type(error).__name__)
         words = describe(error, own_files={__file__, runpy.__file__, "<frozen runpy>"})
         write_error_file(words)
         if report is None:

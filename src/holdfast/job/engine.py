@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast.commit import Tally
 from holdfast.job.flow import Flow, Load, Losses
 from holdfast.job.member import Member
-from holdfast.job.mesh import Mesh, PeerLostError, Work, wait
+from holdfast.job.mesh import FORM_TIMEOUT_S, Mesh, PeerLostError, Work, wait
 from holdfast.job.points import Points
 from holdfast.job.randomness import own_randomness
 from holdfast.job.routes import Instruction, forward_only, instructions
@@ -50,6 +50,9 @@ class Engine:
         """Called with the complete tally of every step whose update has been applied."""
         self.on_regroup: Callable[[Regroup], None] = lambda regroup: None
         self._member = member
+        member.on_void = self._hear_void
+        self._void_generation = -1
+        self._form_timeout_s = FORM_TIMEOUT_S
         self._mesh: Mesh | None = None
         self._order: list[Instruction] = []
         self._retry: list[int] | None = None
@@ -80,6 +83,8 @@ class Engine:
         self._leave()
         while not self._regrouped(speeds, cap):
             self._leave()
+            # A machine that is slow, rather than a peer that died just then, would fail again and again.
+            self._form_timeout_s = min(2 * self._form_timeout_s, 60.0)
         if self.generation > 0:
             self.recoveries.append(time.monotonic() - started_s)
 
@@ -139,9 +144,20 @@ class Engine:
 
     def _connect(self) -> None:
         peers = [rank for rank in self.members if rank % self.needs.pp == self.stage]
-        self._mesh = Mesh(self.store, rank=self.rank, members=self.members, peers=peers)
+        self._mesh = Mesh(rank=self.rank, members=self.members, peers=peers)
+        if self._void_generation >= self.generation:  # Heard before there was anything to wake.
+            raise PeerLostError("a member left before all were connected")
+        self._mesh.connect(self.store, self._form_timeout_s)
+        self._form_timeout_s = FORM_TIMEOUT_S
         if self.flow is not None:
             self.flow.mesh = self._mesh
+
+    def _hear_void(self, generation: int) -> None:
+        """Wake this worker, in whatever it waits for; called from the thread that listens."""
+        self._void_generation = max(self._void_generation, generation)
+        mesh = self._mesh
+        if mesh is not None and generation >= self.generation:
+            mesh.wake()
 
     def store(self, name: str) -> Any:
         """Return a store that all members of the generation see."""

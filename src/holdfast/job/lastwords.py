@@ -1,4 +1,7 @@
-"""What a worker says when its script has raised: to its launcher, and to torchelastic's error file."""
+"""What a worker says to its launcher: that the others survive it, and, when its script has raised, why.
+
+Both go as lines of JSON through one pipe. An error also goes to torchelastic's error file.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ import msgspec
 
 LIMIT_BYTES = 48 * 1024
 """Less than a pipe holds, so that last words never wait for a reader."""
+SURVIVES = b'{"survives": true}'
+"""The line by which a worker says that the job goes on without it."""
 
 
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,18 +47,52 @@ class Report:
 
     def send(self, words: LastWords) -> bool:
         """Say it, and return whether it went out."""
+        return self.send_line(_encode(words))
+
+    def send_line(self, line: bytes) -> bool:
+        """Say one line, and return whether it went out."""
         try:
             if self._look() != self._identity:  # The script closed it, and the number may be another file's.
                 return False
             os.set_blocking(self._fd, False)
-            data = _encode(words) + b"\n"
-            return os.write(self._fd, data) == len(data)
+            return os.write(self._fd, line + b"\n") == len(line) + 1
         except OSError:
             return False
 
     def _look(self) -> tuple[int, int, bool]:
         status = os.fstat(self._fd)
         return status.st_dev, status.st_ino, stat.S_ISFIFO(status.st_mode)
+
+
+_reports: list[Report] = []
+"""The worker's own pipe, once it is open."""
+_failures: list[str] = []
+"""Why the script ended, if not by success."""
+
+
+def open_report(fd: int) -> Report:
+    """Open the pipe to the launcher, for this process from now on."""
+    _reports[:] = [Report(fd)]
+    return _reports[0]
+
+
+def say_survives() -> bool:
+    """Tell the launcher that the job goes on when this worker dies; False where no launcher listens.
+
+    To be called once the hub has told the worker its first generation. Before that nobody has agreed to go
+    on without it, and its death ends the attempt.
+    """
+    return any(report.send_line(SURVIVES) for report in _reports)
+
+
+def note_failure(reason: str) -> None:
+    """Remember that the script has failed: what runs at the end of the process must not wait for peers."""
+    _failures.append(reason)
+
+
+def has_failed() -> bool:
+    """Say whether the script has ended without success."""
+    return bool(_failures) or getattr(sys, "last_value", None) is not None
 
 
 def describe(error: BaseException, *, own_files: Collection[str]) -> LastWords:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 import msgspec
@@ -23,6 +26,7 @@ from holdfast.job.messages import (
     HUB_ENV,
     TOKEN_ENV,
     Bye,
+    Farewell,
     FromHub,
     FromWorker,
     Given,
@@ -38,6 +42,7 @@ from holdfast.plan.choose import choose
 from holdfast.plan.problem import Costs, Problem
 
 _CONNECT_S = 30.0
+_FAREWELL_S = 10.0
 
 
 class Member(Protocol):
@@ -45,6 +50,8 @@ class Member(Protocol):
 
     survives: bool
     """Whether the others go on when a worker dies."""
+    on_void: Callable[[int], None]
+    """Called from another thread, with a generation that a member has left."""
 
     def regroup(self, report: Reported) -> Regroup:
         """Report, wait for the others, and return what all go on with."""
@@ -53,7 +60,7 @@ class Member(Protocol):
         """Return a store for the connections of a generation."""
 
     def leave(self) -> None:
-        """Say goodbye: the work is done."""
+        """Say goodbye, and return when the others have done so too."""
 
 
 def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
@@ -63,16 +70,22 @@ def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
     return LoneMember(joined, session=session, env=env)
 
 
+class AllDoneError(Exception):
+    """The other members have finished, which they could only do because this one had too."""
+
+
 class HubMember:
-    """A membership in a job that survives deaths."""
+    """A membership in a job that survives deaths; a thread listens for what cannot wait."""
 
     survives = True
 
     def __init__(self, address: str, hello: Hello) -> None:
-        self._rank = hello.joined.rank
+        self.on_void: Callable[[int], None] = lambda generation: None
         self._decoder = msgspec.msgpack.Decoder(FromHub)
+        self._inbox: SimpleQueue[FromHub | OSError] = SimpleQueue()
         self._socket = _connect(address)
         self._send(hello)
+        Thread(target=self._listen, name="holdfast-member", daemon=True).start()
 
     def regroup(self, report: Reported) -> Regroup:
         self._send(report)
@@ -80,6 +93,8 @@ class HubMember:
             message = self._receive()
             if isinstance(message, Stop):
                 raise TrainingLostError(message.reason)
+            if isinstance(message, Farewell):
+                raise AllDoneError
             if isinstance(message, Regroup) and message.generation > report.generation:
                 return message
             # Else an answer to a question of a generation that has been left.
@@ -88,11 +103,13 @@ class HubMember:
         return _HubStore(self, generation, name)
 
     def leave(self) -> None:
-        try:
+        with suppress(
+            TrainingLostError, Empty
+        ):  # The launcher is gone and will not miss us; or others dawdle.
             self._send(Bye())
-            self._socket.close()
-        except TrainingLostError:  # The launcher is gone, and will not miss us.
-            return
+            while not isinstance(self._receive(_FAREWELL_S), Farewell):
+                pass
+        self._socket.close()
 
     def put(self, generation: int, key: str, value: bytes) -> None:
         """Give a value to the other members of a generation."""
@@ -116,13 +133,22 @@ class HubMember:
         except OSError as error:
             raise _hub_gone(error) from None
 
-    def _receive(self) -> FromHub:
-        try:
-            body = self._read(body_length(self._read(HEADER_BYTES)))
-        except OSError as error:
-            raise _hub_gone(error) from None
-        message: FromHub = self._decoder.decode(body)
+    def _receive(self, timeout_s: float | None = None) -> FromHub:
+        message = self._inbox.get(timeout=timeout_s)
+        if isinstance(message, OSError):
+            self._inbox.put(message)  # For whoever asks next.
+            raise _hub_gone(message)
         return message
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                message = self._decoder.decode(self._read(body_length(self._read(HEADER_BYTES))))
+                self._inbox.put(message)
+                if isinstance(message, Void):
+                    self.on_void(message.generation)
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            self._inbox.put(OSError(str(error)))
 
     def _read(self, count: int) -> bytes:
         parts = []
@@ -139,6 +165,7 @@ class LoneMember:
     """A membership in a job whose launcher cannot let it survive: the first generation is the last."""
 
     survives = False
+    on_void: Callable[[int], None] = staticmethod(lambda generation: None)
 
     def __init__(self, joined: Joined, *, session: int, env: Mapping[str, str]) -> None:
         self._needs = joined.needs

@@ -1,23 +1,26 @@
 """The connections of one generation: point to point, within a stage, and of all workers.
 
-Three groups, because they are left in different ways: messages and the collectives of a stage are waited for
-where they are made, while the collective of all workers may still be on its way when a failure is seen
-elsewhere, and a group cannot be dropped before its collectives have ended. ``close`` drops them in that
-order: the sockets close, whoever waits for this worker is woken, and does the same.
+gloo cannot be told to give up: neither ``abort`` nor a time-out wakes a wait that others depend on, and a
+group is not gone before its collectives have ended. So a mesh keeps a second handle on each of the groups'
+sockets, and ``wake`` shuts them down, from any thread: whatever waits here fails at once, and so does whoever
+waits for this worker.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch._C._distributed_c10d import ProcessGroupGloo, ReduceOp, Store
 
-FORM_TIMEOUT = timedelta(seconds=20)
+FORM_TIMEOUT_S = 5.0
 """For a peer that died between giving its address and being connected to; other deaths are seen at once."""
 OP_TIMEOUT = timedelta(hours=6)
 """Hangs are found by the guard, which knows how long steps take."""
@@ -45,15 +48,37 @@ def _losing() -> Iterator[None]:
 class Mesh:
     """The groups of one worker in one generation; ranks are those of the job."""
 
-    def __init__(self, store_of: StoreOf, *, rank: int, members: Sequence[int], peers: Sequence[int]) -> None:
+    def __init__(self, *, rank: int, members: Sequence[int], peers: Sequence[int]) -> None:
         self.members = list(members)
         self.peers = list(peers)
         """The live workers of the same stage, this one included."""
         self._index = {member: position for position, member in enumerate(self.members)}
+        self._lock = Lock()
+        self._sockets: list[socket.socket] = []
+        self._is_broken = False
+        self._direct: Any = None
+        self._stage: Any = None
+        self._world: Any = None
+        self._rank = rank
+
+    def connect(self, store_of: StoreOf, timeout_s: float) -> None:
+        """Connect the groups."""
+        timeout = timedelta(seconds=timeout_s)
+        self._direct = self._group(store_of("direct"), self.members, timeout)
+        self._stage = self._group(store_of(f"stage{min(self.peers)}"), self.peers, timeout)
+        self._world = self._group(store_of("world"), self.members, timeout)
+
+    def _group(self, store: Store, members: list[int], timeout: timedelta) -> Any:
+        if len(members) == 1:
+            return None
+        before = _open_files()
         with _losing():
-            self._direct = _group(store_of("direct"), rank, self.members)
-            self._stage = _group(store_of(f"stage{min(self.peers)}"), rank, self.peers)
-            self._world = _group(store_of("world"), rank, self.members)
+            group = ProcessGroupGloo(store, members.index(self._rank), len(members), timeout)
+        with self._lock:
+            self._sockets += _connections(_open_files() - before)
+            if self._is_broken:
+                _shut(self._sockets)
+        return group
 
     def send(self, tensor: Tensor, rank: int, tag: int) -> Work:
         """Start a message; the tensor must live until the work is waited for."""
@@ -80,11 +105,20 @@ class Mesh:
         with _losing():
             return self._world.allreduce([tensor], ReduceOp.SUM, OP_TIMEOUT)
 
+    def wake(self) -> None:
+        """Make every wait on this mesh fail, here and at those who wait for this worker; from any thread."""
+        with self._lock:
+            self._is_broken = True
+            _shut(self._sockets)
+
     def close(self) -> None:
-        """Leave the generation: drop the groups, so that their sockets close."""
-        self._direct = None
-        self._stage = None
-        self._world = None
+        """Leave the generation, and let go of everything."""
+        self.wake()
+        with self._lock:
+            for each in self._sockets:
+                each.close()
+            self._sockets = []
+        self._direct = self._stage = self._world = None
 
     def _reduce(self, group: Any, tensor: Tensor, op: Any) -> None:
         if group is not None:
@@ -99,12 +133,27 @@ def wait(work: Work | None) -> None:
             work.wait(OP_TIMEOUT)
 
 
-def _group(store: Store, rank: int, members: list[int]) -> Any:
-    if len(members) == 1:
-        return None
-    return ProcessGroupGloo(store, members.index(rank), len(members), FORM_TIMEOUT)
+def _open_files() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
 
 
-def empty_like(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Return a buffer for a message: messages travel from and to the host's memory."""
-    return torch.empty(shape, dtype=dtype)
+def _connections(files: set[int]) -> list[socket.socket]:
+    """Return second handles on those of the files that are connections."""
+    found = []
+    for number in sorted(files):
+        try:
+            handle = socket.socket(fileno=os.dup(number))
+        except OSError:  # Not a socket, or closed already: the descriptor of the listing itself.
+            continue
+        try:
+            handle.getpeername()
+            found.append(handle)
+        except OSError:
+            handle.close()
+    return found
+
+
+def _shut(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        with suppress(OSError):  # The other end has closed it already.
+            each.shutdown(socket.SHUT_RDWR)

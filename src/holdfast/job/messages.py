@@ -44,7 +44,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, tag="want"):
 
 
 class Bye(msgspec.Struct, frozen=True, kw_only=True, tag="bye"):
-    """The worker is done, and its connection will close."""
+    """The worker is done, and will close its connection when the others are done too."""
 
 
 FromWorker = Hello | Reported | Put | Want | Bye
@@ -58,12 +58,16 @@ class Given(msgspec.Struct, frozen=True, kw_only=True, tag="given"):
 
 
 class Void(msgspec.Struct, frozen=True, kw_only=True, tag="void"):
-    """A member of the generation is gone, so it will never be complete: report again."""
+    """A member of the generation is gone or has left it: give up what you wait for, and report."""
 
     generation: int
 
 
-FromHub = Regroup | Stop | Given | Void
+class Farewell(msgspec.Struct, frozen=True, kw_only=True, tag="farewell"):
+    """All are done: nobody needs this worker's connections any more."""
+
+
+FromHub = Regroup | Stop | Given | Void | Farewell
 
 
 def encode(message: FromWorker | FromHub) -> bytes:

@@ -13,6 +13,7 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ from holdfast.job import checkpoint, lastwords, probe
 from holdfast.job.attach import RINGS_ENV
 from holdfast.job.engine import Engine
 from holdfast.job.flow import Flow
-from holdfast.job.member import join
+from holdfast.job.member import AllDoneError, join
 from holdfast.job.place import find_place
 from holdfast.job.points import Listener, Points
 from holdfast.job.randomness import own_randomness, seed_device, seed_of
@@ -231,8 +232,9 @@ class Pipeline:
         if self._is_closed:
             return
         self.settle()
-        while not self._engine.attempt(self._engine.meet):
-            pass
+        with suppress(AllDoneError):
+            while not self._engine.attempt(self._engine.meet):
+                pass
         self._is_closed = True
         self._engine.leave()
 
