@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Pipeline", "PipelineSettings", "__version__", "watch"]
+__all__ = ["Loss", "Pipeline", "PipelineSettings", "__version__", "watch"]
 
 if TYPE_CHECKING:
     from holdfast.job.attach import watch
-    from holdfast.job.pipeline import Pipeline, PipelineSettings
+    from holdfast.job.pipeline import Loss, Pipeline, PipelineSettings
 
 
 def __getattr__(name: str) -> Any:
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
         from holdfast.job.attach import watch
 
         return watch
-    if name in ("Pipeline", "PipelineSettings"):
+    if name in ("Loss", "Pipeline", "PipelineSettings"):
         from holdfast.job import pipeline
 
         return getattr(pipeline, name)

@@ -106,20 +106,20 @@ class Controller:
         for rank in range(needs.dp * needs.pp):
             if rank not in live:
                 changed[worker_of(rank, needs.pp)] = 0.0
-        caps = [self._cap(stage, needs.pp) for stage in range(needs.pp)]
-        most = needs.dp * needs.microbatches
+        caps = tuple(self._cap(stage, needs) for stage in range(needs.pp))
         return Problem(
             dp=needs.dp,
             pp=needs.pp,
             microbatches=needs.microbatches,
             costs=tuple(Costs(*each) for each in needs.costs),
             comm=needs.comm,
-            memory=tuple(cap or most for cap in caps) if any(caps) else None,
+            memory=caps if self.caps else None,
             speeds=make_speeds(needs.dp, needs.pp, changed),
         )
 
-    def _cap(self, stage: int, pp: int) -> int | None:
-        return min((cap for rank, cap in self.caps.items() if rank % pp == stage), default=None)
+    def _cap(self, stage: int, needs: Needs) -> int:
+        caps = [cap for rank, cap in self.caps.items() if rank % needs.pp == stage]
+        return min(caps, default=needs.dp * needs.microbatches)
 
     def _stop(self, reason: str) -> list[Action]:
         self.is_stopped = True

@@ -6,6 +6,7 @@ restarts of all workers from 0. Durations are seconds on a local monotonic clock
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import ClassVar, Literal, get_args
 
@@ -156,6 +157,25 @@ class AttemptEnded(Event, frozen=True, kw_only=True, tag="attempt_ended"):
     first: Death | None = None
 
 
+class Regrouped(Event, frozen=True, kw_only=True, tag="regrouped"):
+    """The workers of a job that survives deaths agreed who they are, and where they go on."""
+
+    generation: int
+    """0 at the start; one more after every change."""
+    members: list[int]
+    """Ranks, in order."""
+    version: int
+    """How many updates have been applied."""
+    dead: list[int]
+    """Ranks, in the order in which they died."""
+
+
+class JobStopped(Event, frozen=True, kw_only=True, tag="job_stopped"):
+    """The workers that were left could not go on."""
+
+    reason: str
+
+
 class GuardStarted(Event, frozen=True, kw_only=True, tag="guard_started"):
     """A guard began to watch the workers of its node."""
 
@@ -181,6 +201,23 @@ class StepSeen(Event, frozen=True, kw_only=True, tag="step_seen"):
 
     rank: int
     step: int
+
+
+class WorkerHung(Event, frozen=True, kw_only=True, tag="worker_hung"):
+    """A worker stood still; its guard turned that into a death, so that the others can go on."""
+
+    rank: int
+    pid: int
+    phase: str
+    """What it was doing, a name of ``Phase`` in small letters."""
+    op: str | None = None
+    """The operation of its schedule, such as ``2F1.4``; None where there was none."""
+    waited_s: float
+    """How long it was seen there, or stopped."""
+    evidence: str
+    """Why it, and not one of those who wait for it."""
+    is_killed: bool = True
+    """False where the setting ``kill_hung`` is off."""
 
 
 class FaultInjected(Event, frozen=True, kw_only=True, tag="fault_injected"):
@@ -214,10 +251,13 @@ AnyEvent = (
     | AttemptStarted
     | WorkerDied
     | AttemptEnded
+    | Regrouped
+    | JobStopped
     | GuardStarted
     | GuardDied
     | LauncherDied
     | StepSeen
+    | WorkerHung
     | FaultInjected
     | FaultRelieved
     | RunEnded
@@ -244,6 +284,44 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     """Since the update before; 0 for the first."""
     attempt: int = 0
+
+
+class Phase(enum.IntEnum):
+    """What a worker of a pipeline is busy with."""
+
+    OUTSIDE = 0
+    """The user's own code."""
+    COMPUTE = 1
+    """Inside an operation, loading its data included."""
+    RECEIVE = 2
+    """Waits for the input of an operation."""
+    REDUCE = 3
+    """In a collective of its stage."""
+    SETTLE = 4
+    """In a collective of all."""
+    REGROUP = 5
+    """Recovers from a failure."""
+    EVALUATE = 6
+    SAVE = 7
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a worker of a pipeline is, as it said last."""
+
+    rank: int
+    pid: int
+    generation: int
+    step: int
+    op: int
+    """Index into its order of the generation's schedule; past the last one when all are done; -1 for none."""
+    phase: Phase
+    since_ns: int
+    """When it said so, on the node's monotonic clock."""
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Generation, step, op and phase: whoever gets on changes one of them."""
+        return self.generation, self.step, self.op, self.phase
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from holdfast.values import (
     RunStarted,
     StepSeen,
     WorkerDied,
+    WorkerHung,
 )
 
 
@@ -41,6 +42,8 @@ def phrase(event: AnyEvent) -> str:
             return "launcher died, its workers with it"
         case StepSeen():
             return f"rank {event.rank} is training"
+        case WorkerHung():
+            return f"rank {event.rank} hung: {event.evidence}"
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -1,14 +1,14 @@
 """Torch's elastic agent with workers of our own: its rendezvous and restart rules, our processes.
 
-What differs from torchrun: every restart gets an empty store, workers die with their launcher, and the
-first worker to die is found out across nodes.
+What differs from torchrun: every restart gets an empty store, workers die with their launcher, the first
+worker to die is found out across nodes, and where the workers say that they survive a death, they may.
 """
 
 from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -19,14 +19,17 @@ from torch.distributed.elastic.agent.server.api import (
     WorkerState,
 )
 
-from holdfast.guard.deaths import cause, first_of_nodes, first_to_die, is_victim
+from holdfast.guard.deaths import describe, first_of_nodes, first_to_die, is_victim
 from holdfast.guard.home import Home
+from holdfast.guard.hosting import Hosting, share_word
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
-from holdfast.guard.store import exchange_deaths, open_store, own_stores_only, share
-from holdfast.guard.workers import Workers
+from holdfast.guard.steady import SteadyRendezvous
+from holdfast.guard.store import exchange_deaths, own_stores_only
+from holdfast.guard.survival import Survival
+from holdfast.guard.workers import Worker, Workers
 from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
 
 _SETTLE_S = 1.0
@@ -47,11 +50,13 @@ class Agent(SimpleElasticAgent):
     """Runs the workers of one node, attempt after attempt."""
 
     def __init__(self, spec: WorkerSpec, recipe: Recipe, ports: Ports, *, grace_s: float) -> None:
+        spec.rdzv_handler = steady = SteadyRendezvous(spec.rdzv_handler)
+        steady.is_steady = self._is_survivor
         super().__init__(spec)
         self.first: Death | None = None
         """Who died first in the last attempt that failed, on any node."""
         self.deaths: list[Death] = []
-        """All of this node that died in it."""
+        """All of this node that died in it, or in the one that is going on."""
         self.home: Home | None = None
         self.stop_signal: signal.Signals | None = None
         """What the launcher was stopped by, to be passed on to the workers."""
@@ -59,12 +64,13 @@ class Agent(SimpleElasticAgent):
         self._ports = ports
         self._grace_s = grace_s
         self._workers: Workers | None = None
-        self._store_server: Any = None
+        self._hosting = Hosting(ports.say)
         self._attempt = -1
 
     def stop(self) -> None:
         """End the workers that are left, by the signal that the launcher was stopped with."""
         self._end_workers("signal")
+        self._hosting.close()
 
     def kill_workers(self) -> None:
         """End all workers at once; called from the thread that enforces the time limit."""
@@ -81,19 +87,20 @@ class Agent(SimpleElasticAgent):
             super()._rendezvous(worker_group)
         self._attempt += 1
         # In every round, since another node may have joined in it.
-        chosen = self._share(
-            worker_group, str(self.home.run_dir.path) if self.home else self._ports.propose()
-        )
+        chosen = share_word(worker_group, str(self.home.run_dir.path) if self.home else self._ports.propose())
         if self.home is None:
             self.home = self._ports.open_home(worker_group.group_rank, chosen)
-        self._renew_store(worker_group)
+        self._hosting.renew(worker_group, self.home.log, attempt=self._attempt)
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
         home = self._opened()
         home.log.attempt = self._attempt
         home.supervisor.look()
         restarts = worker_group.spec.max_restarts - self._remaining_restarts
-        attempt = Attempt(number=self._attempt, restarts=restarts, group=worker_group)
+        attempt = Attempt(
+            number=self._attempt, restarts=restarts, group=worker_group, hub=self._hosting.hub_env
+        )
+        self.deaths = []
         self._workers = Workers(make_plans(self._recipe, attempt, home), self._ports.pump, self._ports.say)
         home.log.append(
             AttemptStarted(
@@ -107,17 +114,33 @@ class Agent(SimpleElasticAgent):
 
     def _monitor_workers(self, worker_group: Any) -> RunResult:
         assert self._workers is not None
+        survival = self._survival()
         self._opened().supervisor.look()
-        if self._workers.failed():
+        survival.look()
+        state = self._look_at(self._workers, survival)
+        if state == WorkerState.FAILED:
+            survival.post_failure()
             self._name_the_first(worker_group, self._workers)
-            return RunResult(state=WorkerState.FAILED)
-        if self._workers.running():
+            return RunResult(state=state)
+        self._mourn(self._workers, survival)
+        if state == WorkerState.HEALTHY:
             self._tell_stuck(self._workers)
-            return RunResult(state=WorkerState.HEALTHY)
+            return RunResult(state=state)
         self._opened().log.append(AttemptEnded(reason="succeeded"))
         return RunResult(
-            state=WorkerState.SUCCEEDED,
-            return_values={worker.global_rank: None for worker in worker_group.workers},
+            state=state, return_values={worker.global_rank: None for worker in worker_group.workers}
+        )
+
+    def _exit_barrier(self) -> None:
+        if not self._is_survivor():
+            super()._exit_barrier()  # type: ignore[no-untyped-call]
+            return
+        # Torch's would wait for every node, also for one that is gone.
+        workers = self._worker_group.workers
+        self._survival().part(
+            [worker.global_rank for worker in workers],
+            world_size=workers[0].world_size,
+            timeout_s=self._exit_barrier_timeout,
         )
 
     def _stop_workers(self, worker_group: Any) -> None:
@@ -140,45 +163,71 @@ class Agent(SimpleElasticAgent):
         assert self.home is not None  # By the first rendezvous, which precedes everything else.
         return self.home
 
+    def _survival(self) -> Survival:
+        assert self._hosting.survival is not None  # By every rendezvous.
+        return self._hosting.survival
+
     def _end_workers(self, reason: Literal["failed", "membership", "signal"]) -> None:
         if self._workers is None:
             return
         workers, was_running = self._workers, bool(self._workers.running())
+        self._survival().hush()
         workers.stop(self.stop_signal or signal.SIGTERM, grace_s=self._grace_s)
         self._workers = None
         self._ports.pump.drain(1.0)
         if reason == "failed":
-            self._keep_deaths(workers, [death for death in self._deaths(workers) if death.error])
+            self._keep_deaths(workers, [death for death in self._deaths(workers.failed()) if death.error])
         if was_running or reason == "failed":
             first = self.first if reason == "failed" else None
             self._opened().log.append(AttemptEnded(reason=reason, first=first))
+
+    def _look_at(self, workers: Workers, survival: Survival) -> WorkerState:
+        # In this order: one that ends in between is then taken for running, and looked at again.
+        running, failed = workers.running(), workers.failed()
+        if not all(worker.survives for worker in failed):
+            return WorkerState.FAILED
+        if running:
+            return WorkerState.HEALTHY
+        if len(failed) < len(workers.all):
+            return WorkerState.SUCCEEDED
+        return survival.outlook()
+
+    def _is_survivor(self) -> bool:
+        """Say whether a worker of this node has said that the job goes on without it."""
+        return self._workers is not None and any(worker.survives for worker in self._workers.all)
+
+    def _mourn(self, workers: Workers, survival: Survival) -> None:
+        """Note those whose death the job survives, each once."""
+        survived = [worker for worker in workers.failed() if worker.survives]
+        for death in self._keep_deaths(workers, self._deaths(survived)):
+            survival.mourn(death)
 
     def _name_the_first(self, group: Any, workers: Workers) -> None:
         """Find out who died first, here or elsewhere, and keep every traceback where it belongs."""
 
         def is_clear() -> bool:
             # A victim can be quicker to leave than the worker that raised: give the latter a moment.
-            return not workers.running() or not all(map(is_victim, self._deaths(workers)))
+            return not workers.running() or not all(map(is_victim, self._deaths(workers.failed())))
 
         workers.settle(is_clear, _SETTLE_S)
-        self.deaths = []
-        deaths = self._deaths(workers)
+        deaths = self._deaths(workers.failed())
         self._keep_deaths(workers, deaths)
         mine = first_to_die(deaths)
         assert mine is not None
         reports = [mine]
         if group.group_world_size > 1:
-            reports = list(exchange_deaths(group.store, mine, prefix=self._prefix(group)))
+            reports = list(exchange_deaths(group.store, mine, prefix=self._hosting.prefix(group)))
         self.first = first_of_nodes(reports)
 
-    def _keep_deaths(self, workers: Workers, deaths: list[Death]) -> None:
-        """Note those that are new; whoever was merely told to stop has not died."""
+    def _keep_deaths(self, workers: Workers, deaths: list[Death]) -> list[Death]:
+        """Note those that are new and return them; whoever was merely told to stop has not died."""
         known = {death.rank for death in self.deaths}
         new = [death for death in deaths if death.rank not in known]
         for death in new:
             self._opened().log.append(WorkerDied(death=death))
         workers.keep_tracebacks({death.rank: death for death in new})
         self.deaths += new
+        return new
 
     def _tell_stuck(self, workers: Workers) -> None:
         """Show an error whose process does not end, since nobody would see it otherwise."""
@@ -190,46 +239,11 @@ class Agent(SimpleElasticAgent):
             why = "a thread or an exit handler of the script goes on"
             self._ports.say.once(topic, f"{error}: {why}\n{words.traceback.rstrip()}")
 
-    def _deaths(self, workers: Workers) -> list[Death]:
+    def _deaths(self, workers: Sequence[Worker]) -> list[Death]:
         node = self._opened().log.node
-        return [worker.death(node=node, host=socket.gethostname()) for worker in workers.failed()]
+        return [worker.death(node=node, host=socket.gethostname()) for worker in workers]
 
     def _say_restart(self, max_restarts: int) -> None:
         assert self.first is not None
-        self._ports.say.line(
-            f"rank {self.first.rank} on host {self.first.host} died first: {cause(self.first)}; "
-            f"restarting all workers ({max_restarts - self._remaining_restarts} of {max_restarts})"
-        )
-
-    # --- the store ----------------------------------------------------------------------------
-
-    def _share(self, group: Any, word: str) -> str:
-        if group.group_world_size == 1:
-            return word
-        return share(group.store, is_host=group.group_rank == 0, word=word)
-
-    def _renew_store(self, group: Any) -> None:
-        if _is_static(group) and self._attempt == 0:
-            return  # The port that people asked for, and nobody has written there yet.
-        self._store_server = None
-        self._store_server, group.master_addr, group.master_port = open_store(
-            group.store,
-            is_host=group.group_rank == 0,
-            prefix=self._prefix(group),
-            address=self._address(group),
-        )
-
-    def _prefix(self, group: Any) -> str:
-        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
-        # (Nodes of a flexible job count their attempts differently, but all see the same round.)
-        return f"holdfast/{self._attempt}" if _is_static(group) else "holdfast"
-
-    def _address(self, group: Any) -> str:
-        if group.group_world_size == 1:
-            return "localhost"
-        # Under a static rendezvous the address that people gave is node 0's, and is known to work.
-        return str(group.spec.master_addr or group.spec.local_addr or socket.getfqdn())
-
-
-def _is_static(group: Any) -> bool:
-    return bool(group.spec.rdzv_handler.get_backend() == "static")
+        count = f"{max_restarts - self._remaining_restarts} of {max_restarts}"
+        self._ports.say.line(f"{describe(self.first)}; restarting all workers ({count})")

@@ -64,6 +64,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--run-dir", "--run_dir", default=None, help="Folder for this run's files. Default: a new one."
     )
+    parser.add_argument(
+        "--no-kill-hung",
+        "--no_kill_hung",
+        dest="kill_hung",
+        action="store_const",
+        const=False,
+        default=None,
+        help="Only note that a worker of a pipeline hangs, instead of killing it.",
+    )
 
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
@@ -91,7 +100,12 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
     command = _command(args)
     _choose_rendezvous(args)
     grace_s = args.shutdown_timeout if args.shutdown_timeout is not None else env.get(_GRACE_ENV)
-    flags = {"run_dir": args.run_dir, "runs": args.log_dir, "stop_grace_s": grace_s}
+    flags = {
+        "run_dir": args.run_dir,
+        "runs": args.log_dir,
+        "stop_grace_s": grace_s,
+        "kill_hung": args.kill_hung,
+    }
     args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)
     return RunArgs(

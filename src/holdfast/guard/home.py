@@ -33,6 +33,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Folder in which run directories are made."""
     stop_grace_s: float = 5.0
     """Seconds between asking a worker to stop and killing it."""
+    kill_hung: bool = True
+    """Whether a worker of a pipeline that hangs is killed, so that the others can go on without it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.stop_grace_s <= 3600:
@@ -70,7 +72,11 @@ class Home:
         self.rings = self._rings.path
         self.log = EventLog(self.run_dir.path, node=node, host=socket.gethostname(), say=say)
         self.supervisor = Supervisor(
-            run_dir=self.run_dir.path, rings=self.rings, node=node, log=self.log, say=say
+            run_dir=self.run_dir.path,
+            rings=self.rings,
+            log=self.log,
+            say=say,
+            kill_hung=plan.settings.kill_hung,
         )
         if node == 0:
             info = make_info(

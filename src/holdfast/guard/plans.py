@@ -18,6 +18,10 @@ from holdfast.guard.home import Home
 from holdfast.guard.output import Show
 from holdfast.guard.workers import WorkerPlan
 from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV
+from holdfast.job.messages import HUB_ENV, TOKEN_ENV
+
+_NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV)
+"""Variables of a job that this launcher may itself be part of."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +33,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """Restarts after failures so far, as torch counts them."""
     group: Any
     """Torch's worker group, after its rendezvous."""
+    hub: dict[str, str] = {}
+    """Variables by which the workers find the hub."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +60,10 @@ def _plan(recipe: Recipe, attempt: Attempt, home: Home, worker: Any) -> WorkerPl
         local_rank=local_rank,
         command=_bind(command, local_rank, attempt.group.spec.numa_options),
         env={
-            **{name: value for name, value in os.environ.items() if name != ATTACHED_ENV},
+            **{name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON},
             RINGS_ENV: str(home.rings),
             ATTEMPT_ENV: str(attempt.number),
+            **attempt.hub,
             **(recipe.env(home) if recipe.env is not None else {}),
             **_environment(attempt, worker),
             "TORCHELASTIC_ERROR_FILE": str(home.run_dir.error(attempt.number, rank)),

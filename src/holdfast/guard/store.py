@@ -35,12 +35,12 @@ def own_stores_only() -> Iterator[None]:
             os.environ[_NO_SHARED_STORE] = before
 
 
-def share(store: Store, *, is_host: bool, word: str) -> str:
-    """Return node 0's word on every node."""
+def share(store: Store, *, is_host: bool, word: str, topic: str = "word") -> str:
+    """Return node 0's word about the topic on every node."""
     shared = PrefixStore("holdfast/share", store)
     if is_host:
-        shared.set("word", word)
-    return str(shared.get("word").decode())
+        shared.set(topic, word)
+    return str(shared.get(topic).decode())
 
 
 def open_store(store: Store, *, is_host: bool, prefix: str, address: str) -> tuple[TCPStore | None, str, int]:

@@ -21,10 +21,12 @@ _PAUSE_S = (0.0, 0.5, 2.0, 10.0, 30.0)
 class Supervisor:
     """The launcher's side of the guard; call ``look`` often, from the main thread."""
 
-    def __init__(self, *, run_dir: Path, rings: Path, node: int, log: EventLog, say: Say) -> None:
+    def __init__(
+        self, *, run_dir: Path, rings: Path, log: EventLog, say: Say, kill_hung: bool = True
+    ) -> None:
         self._command = [sys.executable, "-P", "-m", "holdfast.guard.watcher"]
-        self._command += ["--run-dir", str(run_dir), "--rings", str(rings), "--node", str(node)]
-        self._command += ["--parent", str(os.getpid())]
+        self._command += ["--run-dir", str(run_dir), "--rings", str(rings), "--node", str(log.node)]
+        self._command += ["--parent", str(os.getpid()), *([] if kill_hung else ["--no-kill-hung"])]
         self._log = log
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,8 +1,8 @@
-"""The guard: a process of its own beside the workers of a node, which only watches.
+"""The guard: a process of its own beside the workers of a node, which watches, and ends who hangs.
 
 It reads the rings, writes one summary row a second while steps are made, and notes what happened in the
-event log. It may be killed at any moment. When its launcher dies it notes that, ends what the workers left
-running, and goes.
+event log. Workers with a status page are looked at more often. It may be killed at any moment. When its
+launcher dies it notes that, ends what the workers left running, and goes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
+from holdfast.guard.watchdog import EVERY_S as LOOK_EVERY_S
+from holdfast.guard.watchdog import Watchdog
 from holdfast.job.deathsig import ask_for_death_signal
 from holdfast.observe.eventlog import read_events
 from holdfast.values import (
@@ -55,13 +57,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--node", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
+    parser.add_argument("--no-kill-hung", action="store_true", help="only note that a worker hangs")
     args = parser.parse_args(argv)
+    if args.attached:
+        args.no_kill_hung = args.no_kill_hung or not _may_kill()
     # Blocked, and taken one by one in the loop below: no handler can cut into a line being written.
     signal.pthread_sigmask(signal.SIG_BLOCK, {_STOP, _PARENT_DIED})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ask_for_death_signal(_PARENT_DIED)
     _Guard(args).watch()
     return 0
+
+
+def _may_kill() -> bool:
+    """Return the setting as a guard without a launcher finds it."""
+    from holdfast.guard.home import RunSettings
+    from holdfast.settings import load
+
+    try:
+        return load(RunSettings, table="run", env=os.environ, flags={})[0].kill_hung
+    except InputError:  # Nobody is there to be told; what was meant may have been "off".
+        return False
 
 
 class _Guard:
@@ -79,9 +95,15 @@ class _Guard:
                 self._run_dir.mkdir(parents=True, exist_ok=True)
         self._log = EventLog(self._run_dir, node=args.node, host=socket.gethostname(), say=self._say)
         self._seen: set[tuple[int, int]] = set()
+        self._watchdog = Watchdog(
+            args.rings,
+            tell=self._log.append,
+            workers=lambda: running_workers(self._records()),
+            kills=not args.no_kill_hung,
+        )
 
     def watch(self) -> None:
-        """Look once a second until told to stop or alone; the last look is after that."""
+        """Look until told to stop or alone; the last look at the rings is after that."""
         self._follow_on()
         self._log.append(GuardStarted(pid=os.getpid()))
         if os.getppid() != self._parent:  # It died before the kernel could be asked to tell us.
@@ -89,7 +111,7 @@ class _Guard:
             self._outlive()
             return
         while True:
-            heard = signal.sigtimedwait([_STOP, _PARENT_DIED], _EVERY_S)
+            heard = self._pause()
             self._look()
             if heard is not None and heard.si_signo == _STOP:
                 return
@@ -97,11 +119,23 @@ class _Guard:
                 self._outlive()
                 return
 
+    def _pause(self) -> signal.struct_siginfo | None:
+        """Wait for a signal or for a second to pass, with an eye on those who may hang."""
+        over_s = time.monotonic() + _EVERY_S
+        while (left_s := over_s - time.monotonic()) > 0:
+            pause_s = min(left_s, LOOK_EVERY_S) if self._watchdog.is_needed else left_s
+            heard = signal.sigtimedwait([_STOP, _PARENT_DIED], pause_s)
+            if heard is not None:
+                return heard
+            self._watchdog.look(time.monotonic())
+        return None
+
     def _follow_on(self) -> None:
         """Take over from a guard that died: what it has told is not told again."""
         records = self._records()
+        self._watchdog.follow_on(record.event for record in records)
         if any(isinstance(record.event, GuardStarted) for record in records):
-            self._rings.read()
+            self._watchdog.learn(self._rings.read())
         for record in records:
             self._log.attempt = record.stamp.attempt
             if isinstance(record.event, StepSeen):
@@ -120,6 +154,8 @@ class _Guard:
 
     def _look(self) -> None:
         steps = self._rings.read()
+        self._watchdog.learn(steps)
+        self._watchdog.refresh()
         if not steps:
             return
         self._log.attempt = max(step.attempt for step in steps)

@@ -22,7 +22,7 @@ from holdfast.guard.output import LogFile, Pump, Show
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.job.boot import LAUNCHER_ENV, REPORT_ENV
-from holdfast.job.lastwords import LastWords
+from holdfast.job.lastwords import SURVIVES, LastWords
 from holdfast.values import Death
 
 _STUCK_S = 5.0
@@ -91,7 +91,7 @@ class Worker:
         """Describe how it ended."""
         code, signal_name = shell_code(self.exit_code or 0)
         words = self.words()
-        native = self._report.decode(errors="replace").strip() if words is None else ""
+        native = self._native() if words is None else ""
         return Death(
             rank=self.plan.rank,
             local_rank=self.plan.local_rank,
@@ -105,6 +105,11 @@ class Worker:
             seen_s=words.seen_s if words else self._gone_s or 0.0,
         )
 
+    @property
+    def survives(self) -> bool:
+        """Whether it has said that the job goes on without it."""
+        return SURVIVES in self._report.split(b"\n")
+
     def words(self) -> LastWords | None:
         """Return what the script raised, if it has; the last report is the fullest."""
         found = None
@@ -112,6 +117,11 @@ class Worker:
             with contextlib.suppress(msgspec.DecodeError):
                 found = msgspec.json.decode(line, type=LastWords)
         return found
+
+    def _native(self) -> str:
+        """Return what was reported without being ours: the stack of a crash in native code."""
+        lines = [line for line in self._report.split(b"\n") if line != SURVIVES]
+        return b"\n".join(lines).decode(errors="replace").strip()
 
     def _connect(self, pump: Pump, report: int) -> None:
         assert self.process.stdout is not None

@@ -139,6 +139,7 @@ class Engine:
         self.members = regroup.members
         self.schedule = parse_schedule(regroup.schedule)
         self._order = instructions(self.schedule, self.rank)
+        self.points.order_length = len(self._order)
         self.on_regroup(regroup)
         return self._is_done(self._connect)
 
@@ -185,7 +186,7 @@ class Engine:
         if self._ahead is None:
             return True
         work, numbers = self._ahead
-        self.points.enter(Phase.SETTLE)
+        self.points.after_ops(Phase.SETTLE)
         wait(work)
         self._ahead = None
         step, tally = self._state.position - 1, self._unpack(numbers)
@@ -201,7 +202,7 @@ class Engine:
         state, mesh = self._state, self._mesh
         assert mesh is not None
         assert self.sums is not None
-        self.points.enter(Phase.REDUCE)
+        self.points.after_ops(Phase.REDUCE)
         self.points.reach("reduction")
         shared = self._share_losses(losses)
         reduced = self.sums.reduce(mesh)
@@ -224,7 +225,7 @@ class Engine:
 
     def _conclude(self, step: int, work: Work | None, numbers: Tensor) -> None:
         """Wait for the verdict of all, and do what it says."""
-        self.points.enter(Phase.SETTLE)
+        self.points.after_ops(Phase.SETTLE)
         wait(work)
         tally = self._unpack(numbers)
         self._state.note(step, tally)
@@ -240,10 +241,10 @@ class Engine:
         assert self.flow is not None
         schedule = forward_only(self.members, dp=self.needs.dp, pp=self.needs.pp, microbatches=microbatches)
         self.points.step = step
-        with own_randomness(self.device):
+        with own_randomness(self.device), self.points.keeping(Phase.EVALUATE):
             losses = self.flow.evaluate(instructions(schedule, self.rank), load)
-        numbers = self._loss_vector(losses, microbatches)
-        wait(self._mesh.start_sum(numbers))
+            numbers = self._loss_vector(losses, microbatches)
+            wait(self._mesh.start_sum(numbers))
         found: list[float] = numbers.tolist()
         return found
 

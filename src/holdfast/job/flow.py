@@ -87,6 +87,7 @@ class Flow:
                 self._backward_weight(index, op, sums)
             else:
                 self._backward(index, instruction, sums)
+        self._points.after_ops(Phase.SETTLE)
         self._finish_sends()
         return losses
 

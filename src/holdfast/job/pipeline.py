@@ -23,7 +23,7 @@ from torch import nn
 
 from holdfast.commit import Tally
 from holdfast.errors import InputError
-from holdfast.job import checkpoint, lastwords, probe
+from holdfast.job import checkpoint, lastwords, probe, selfcheck
 from holdfast.job.attach import RINGS_ENV
 from holdfast.job.engine import Engine
 from holdfast.job.flow import Flow
@@ -118,6 +118,7 @@ class Pipeline:
         self._loss_handles: weakref.WeakValueDictionary[int, Loss] = weakref.WeakValueDictionary()
         self._asked = 0
         self._is_closed = False
+        self._announcements: list[tuple[str, str, bytes]] = []
         self._device = torch.device(self.settings.device)
         needs = self._needs(microbatches)
         module = self._build(stages)
@@ -185,7 +186,6 @@ class Pipeline:
         found: list[float] = []
 
         def work() -> None:
-            self._engine.points.enter(Phase.EVALUATE)
             found[:] = self._engine.evaluate(load, microbatches, self._asked)
 
         self.module.eval()
@@ -196,6 +196,13 @@ class Pipeline:
             self.module.train()
         self._engine.points.enter(Phase.OUTSIDE)
         return sum(found) / len(found)
+
+    def self_check(self, repeats: int = 2) -> None:
+        """Raise ``InputError`` if this worker's stage gives different bits when a micro-batch is repeated.
+
+        Made once at the start of an exact run; call it with more repeats to look harder. Talks to nobody.
+        """
+        selfcheck.check_stage(self._stage, *self._sample, repeats=repeats)
 
     def rebalance(self, speeds: dict[str, float]) -> None:
         """Plan again for these speeds (``{"1.2": 0.5}``: half as fast); 1 for who is not named."""
@@ -326,6 +333,10 @@ class Pipeline:
                 pipeline=self.rank // self.pp,
             )
         self.activation_bytes = probed.activation_bytes
+        self._announcements = [("forms", str(self._stage.number), probe.encode(probed.forms.outgoing))]
+        self._sample = probed.sample
+        if self.is_exact:
+            self.self_check()
         self._check_alike()
         engine.use(Flow(self._stage, probed.forms, engine.points, seed=self.settings.seed))
 
@@ -334,8 +345,9 @@ class Pipeline:
         digest = digest_of(self.module)
         peers = [rank for rank in self._engine.members if rank % self.pp == self._stage.number]
         store = self._engine.store(f"digest{self._stage.number}")
+        self._announcements.append((f"digest{self._stage.number}", "0", digest.encode()))
         if self.rank == peers[0]:
-            store.set("0", digest)
+            store.set("0", digest.encode())
         elif store.get("0").decode() != digest:
             raise InputError(
                 f"stage {self._stage.number}: rank {self.rank} starts from other parameters than rank "
@@ -363,6 +375,9 @@ class Pipeline:
             handle.set(tally.loss)
 
     def _publish(self, regroup: Regroup) -> None:
+        """Tell the guard what is to be done, and those who are still opening what they need to know."""
+        for name, key, value in self._announcements:
+            self._engine.store(name).set(key, value)
         if rings := os.environ.get(RINGS_ENV):
             publish_schedule(Path(rings), regroup.generation, regroup.schedule)
 

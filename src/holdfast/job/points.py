@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from holdfast.job.status import Phase, StatusWriter
@@ -39,12 +40,29 @@ class Points:
         self.listeners = list(listeners)
         self.generation = -1
         self.step = 0
+        self.order_length = 0
+        """How many operations the worker has in a step."""
         self._status = status
+        self._kept: Phase | None = None
 
     def enter(self, phase: Phase, op: int = -1) -> None:
         """Note what the worker is doing from now on, for the guard."""
-        if self._status is not None:
+        if self._status is not None and self._kept is None:
             self._status.enter(phase, generation=self.generation, step=self.step, op=op)
+
+    def after_ops(self, phase: Phase) -> None:
+        """Note that the operations of the step are behind this worker."""
+        self.enter(phase, self.order_length)
+
+    @contextmanager
+    def keeping(self, phase: Phase) -> Iterator[None]:
+        """Stay in one phase, whatever is done in it: work that no step of the past can be compared with."""
+        self.enter(phase)
+        self._kept = phase
+        try:
+            yield
+        finally:
+            self._kept = None
 
     def reach(self, point: Point, op: Op | None = None) -> None:
         """Tell the listeners."""

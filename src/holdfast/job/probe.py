@@ -6,6 +6,7 @@ runs its own stage on a tensor of that form, and tells the next one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ class Probed(NamedTuple):
     forms: Forms
     activation_bytes: int
     """What the stage keeps of one micro-batch until its backward is done."""
+    sample: tuple[Tensors, Any]
+    """An input of the stage and, for the last one, targets."""
 
 
 def probe(stage: Stage, load: Load, store: Any, *, step: int, pipeline: int) -> Probed:
@@ -38,14 +41,14 @@ def probe(stage: Stage, load: Load, store: Any, *, step: int, pipeline: int) -> 
     _check_buffers(stage.module, before, stage.number)
     if stage.is_last:
         _check_loss(outputs)
-        return Probed(Forms(incoming, ()), saved.size_bytes)
+        return Probed(Forms(incoming, ()), saved.size_bytes, (inputs, data[1]))
     if len(outputs) > TENSORS_PER_MESSAGE:
         raise InputError(
             f"stage {stage.number} gives {len(outputs)} tensors, expected at most {TENSORS_PER_MESSAGE}"
         )
     outgoing = tuple(map(_form, outputs))
-    store.set(str(stage.number), _encode(outgoing))
-    return Probed(Forms(incoming, outgoing), saved.size_bytes)
+    store.set(str(stage.number), encode(outgoing))
+    return Probed(Forms(incoming, outgoing), saved.size_bytes, (inputs, None))
 
 
 def _run(stage: Stage, inputs: Tensors, targets: Any, incoming: Sequence[Form]) -> Tensors:
@@ -123,11 +126,18 @@ def _form(tensor: Tensor) -> Form:
 
 
 def _stand_ins(forms: Sequence[Form], stage: Stage) -> Tensors:
-    made = [torch.zeros(form.shape, dtype=form.dtype, device=stage.device) for form in forms]
+    # Neither zeros nor all alike, so that a stage has something to compute; integers may be indices.
+    made = [
+        torch.linspace(-1.0, 1.0, math.prod(form.shape), device=stage.device).to(form.dtype).view(form.shape)
+        if form.dtype.is_floating_point
+        else torch.zeros(form.shape, dtype=form.dtype, device=stage.device)
+        for form in forms
+    ]
     return tuple(each.requires_grad_() if each.is_floating_point() else each for each in made)
 
 
-def _encode(forms: Sequence[Form]) -> bytes:
+def encode(forms: Sequence[Form]) -> bytes:
+    """Return what a stage gives as it is told to the next one."""
     return msgspec.json.encode([[list(form.shape), str(form.dtype).removeprefix("torch.")] for form in forms])
 
 

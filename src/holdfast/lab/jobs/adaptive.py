@@ -1,12 +1,13 @@
 """A small GPT trained by ``holdfast.Pipeline``: dp x pp workers, any of which may die.
 
-Prints one line per step on the lowest rank alive at the start, and a digest of its parameters at the end
-of every rank.
+One rank prints the losses; every rank prints at its end when its steps ended, how long recoveries kept it
+from training, and a digest of its parameters.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -45,6 +46,7 @@ class Options:
     slow: list[str]
     absent: list[str]
     die: list[str]
+    teller: int
     seed: int
 
 
@@ -55,12 +57,24 @@ def main() -> None:
     with open_pipeline(options) as pipeline:
         if options.slow:
             pipeline.rebalance(speeds_of(options.slow))
-        for step in range(options.steps):
-            started_s = time.monotonic()
-            loss = pipeline.step()
-            if pipeline.rank == 0:
-                say(f"step {step} loss {loss.item():.9f} {1000 * (time.monotonic() - started_s):.0f} ms")
-    say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)} pauses {pipeline.pauses_s}")
+        ends_s = train(pipeline, options)
+    say(f"rank {pipeline.rank} ends {json.dumps(ends_s)}")
+    say(f"rank {pipeline.rank} pauses {json.dumps(pipeline.pauses_s)}")
+    say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)}")
+
+
+def train(pipeline: holdfast.Pipeline, options: Options) -> list[float]:
+    """Train all steps and return when each call ended; losses are read a step late, so that nobody waits."""
+    losses: list[holdfast.Loss] = []
+    ends_s: list[float] = []
+    for step in range(options.steps):
+        losses.append(pipeline.step())
+        ends_s.append(time.monotonic())
+        if pipeline.rank == options.teller and step:
+            say(f"step {step - 1} loss {losses[-2].item()!r}")
+    if pipeline.rank == options.teller:
+        say(f"step {options.steps - 1} loss {losses[-1].item()!r}")
+    return ends_s
 
 
 def parse(argv: list[str]) -> Options:
@@ -81,6 +95,7 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--slow", nargs="*", default=[], help="such as 1.2=0.5: emulated at half speed")
     parser.add_argument("--absent", nargs="*", default=[], help="workers that die at the first step: 1.2")
     parser.add_argument("--die", nargs="*", default=[], help="RANK:POINT:STEP:COUNT")
+    parser.add_argument("--teller", type=int, default=0, help="the rank that prints losses")
     parser.add_argument("--seed", type=int, default=0)
     return Options(**vars(parser.parse_args(argv)))
 

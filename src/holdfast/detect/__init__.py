@@ -1,0 +1,1 @@
+"""Numbers into findings: who stands still, what has changed; pure."""

@@ -1,0 +1,78 @@
+"""The store and the hub that node 0 keeps for the workers of all nodes, new in every attempt."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from holdfast.guard.board import Board
+from holdfast.guard.eventlog import EventLog
+from holdfast.guard.say import Say
+from holdfast.guard.store import open_store, share
+from holdfast.guard.survival import Survival, hub_env
+
+
+class Hosting:
+    """The store and the hub of the attempt that is going on; ``group`` is always torch's worker group."""
+
+    def __init__(self, say: Say) -> None:
+        self.survival: Survival | None = None
+        self.hub_env: dict[str, str] = {}
+        """Variables by which the workers find the hub."""
+        self._say = say
+        self._attempt = -1
+        self._store_server: Any = None
+
+    def renew(self, group: Any, log: EventLog, *, attempt: int) -> None:
+        """Give a new attempt an empty store, and a hub with a token of its own."""
+        self._attempt = attempt
+        self._renew_store(group)
+        self._renew_hub(group, log)
+
+    def close(self) -> None:
+        """Close the hub; the store ends with the process."""
+        if self.survival is not None:
+            self.survival.close()
+
+    def prefix(self, group: Any) -> str:
+        """Return the beginning of this attempt's keys in the store of the rendezvous."""
+        # Dynamic rendezvous prefixes its store by round; the static one does not, so the attempt is needed.
+        # (Nodes of a flexible job count their attempts differently, but all see the same round.)
+        return f"holdfast/{self._attempt}" if _is_static(group) else "holdfast"
+
+    def _renew_store(self, group: Any) -> None:
+        if _is_static(group) and self._attempt == 0:
+            return  # The port that people asked for, and nobody has written there yet.
+        self._store_server = None
+        self._store_server, group.master_addr, group.master_port = open_store(
+            group.store,
+            is_host=group.group_rank == 0,
+            prefix=self.prefix(group),
+            address=_address(group),
+        )
+
+    def _renew_hub(self, group: Any, log: EventLog) -> None:
+        self.close()
+        prefix, is_host = self.prefix(group), group.group_rank == 0
+        board = Board(group.store, prefix=prefix) if group.group_world_size > 1 else None
+        self.survival = Survival(self._say, log, board, is_host=is_host)
+        word = share_word(group, self.survival.word(_address(group)), topic=f"{prefix}/hub")
+        self.hub_env = hub_env(word)
+
+
+def share_word(group: Any, word: str, *, topic: str = "word") -> str:
+    """Return node 0's word about the topic on every node."""
+    if group.group_world_size == 1:
+        return word
+    return share(group.store, is_host=group.group_rank == 0, word=word, topic=topic)
+
+
+def _address(group: Any) -> str:
+    if group.group_world_size == 1:
+        return "localhost"
+    # Under a static rendezvous the address that people gave is node 0's, and is known to work.
+    return str(group.spec.master_addr or group.spec.local_addr or socket.getfqdn())
+
+
+def _is_static(group: Any) -> bool:
+    return bool(group.spec.rdzv_handler.get_backend() == "static")

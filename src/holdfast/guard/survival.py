@@ -1,0 +1,166 @@
+"""A launcher's part in a job that survives the death of its workers; one for each attempt.
+
+Node 0's has the hub, and tells what is decided there. What the hub says is taken in by ``look``, in the
+launcher's own thread, so that a slow disk never keeps the workers waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from queue import Empty, SimpleQueue
+
+from torch.distributed.elastic.agent.server.api import WorkerState
+
+from holdfast.control import Controller, worker_of
+from holdfast.guard.board import Board
+from holdfast.guard.eventlog import EventLog
+from holdfast.guard.hub import Callbacks, Hub
+from holdfast.guard.say import Say
+from holdfast.job.messages import HUB_ENV, TOKEN_ENV
+from holdfast.membership import Left, Regroup
+from holdfast.values import Death, JobStopped, Regrouped
+
+_VERDICT_S = 2.0
+"""How long a node without workers waits to hear that the job as a whole has failed."""
+
+
+class Survival:
+    """What this node knows of who is left."""
+
+    def __init__(self, say: Say, log: EventLog, board: Board | None, *, is_host: bool) -> None:
+        self._say = say
+        self._log = log
+        self._board = board
+        """None where there is one node only."""
+        self._heard: SimpleQueue[Regrouped | JobStopped | Left] = SimpleQueue()
+        self._shape: tuple[int, int] | None = None
+        """dp and pp, once known."""
+        self._dead: set[int] = set()
+        self._done: set[int] = set()
+        self._is_stopped = False
+        self._is_quiet = False
+        self._alone_s: float | None = None
+        self._token = secrets.token_hex()
+        self._hub = self._open() if is_host else None
+
+    def word(self, address: str) -> str:
+        """Return what workers must know to find the hub, empty where there is none."""
+        return f"{address}:{self._hub.port} {self._token}" if self._hub is not None else ""
+
+    def look(self) -> None:
+        """Take in what the hub has said, log it and tell it."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._take(self._heard.get_nowait())
+
+    def mourn(self, death: Death) -> None:
+        """Tell that a worker of this node died and that the others go on."""
+        self._dead.add(death.rank)
+        if self._hub is not None:
+            self._hub.lost(death.rank)
+        if not self._is_stopped:
+            cause = (death.error or "").partition("\n")[0] or death.signal or f"exit code {death.exit_code}"
+            self._say.line(f"{self._name(death.rank)} died: {cause}; the others go on")
+
+    def outlook(self) -> WorkerState:
+        """Say how the attempt stands when all workers of this node have died."""
+        if self._board is None:
+            return WorkerState.FAILED
+        return self._outlook_elsewhere(self._board) if self._hub is None else self._outlook_here(self._hub)
+
+    def post_failure(self) -> None:
+        """Let the other nodes know that the attempt has failed."""
+        if self._board is not None and self._hub is not None:
+            with contextlib.suppress(Exception):  # The store may be gone; then they see that themselves.
+                self._board.post_failure()
+
+    def part(self, ranks: list[int], *, world_size: int, timeout_s: float) -> None:
+        """Return when nobody needs this node's store and hub any more: every worker has ended or died."""
+        deadline_s = time.monotonic() + timeout_s
+        with contextlib.suppress(Exception):  # Without the store there is nobody to wait for.
+            if self._board is not None:
+                self._board.post_end(ranks)
+            while self._board is not None and self._hub is not None and time.monotonic() < deadline_s:
+                self.look()
+                if len(self._board.ended() | self._dead) >= world_size:
+                    return
+                time.sleep(0.05)
+
+    def hush(self) -> None:
+        """Tell what is known so far, and nothing of what follows: the workers are about to be stopped."""
+        self.look()
+        self._is_quiet = True
+
+    def close(self) -> None:
+        """Close the hub."""
+        if self._hub is not None:
+            self._hub.close()
+
+    def _open(self) -> Hub | None:
+        callbacks = Callbacks(
+            on_regroup=self._on_regroup,
+            on_left=lambda rank, is_done: self._heard.put(Left(rank=rank, is_done=is_done)),
+            on_stop=lambda reason: self._heard.put(JobStopped(reason=reason)),
+        )
+        try:
+            return Hub(self._token, callbacks, is_local=self._board is None)
+        except OSError as error:
+            self._say.once("hub", f"cannot open the hub: {error.strerror}; no death will be survived")
+            return None
+
+    def _on_regroup(self, regroup: Regroup, controller: Controller) -> None:
+        needs = controller.needs[regroup.members[0]]
+        self._shape = (needs.dp, needs.pp)
+        self._heard.put(
+            Regrouped(
+                generation=regroup.generation,
+                members=list(regroup.members),
+                version=regroup.agreement.version,
+                dead=list(controller.dead),
+            )
+        )
+
+    def _take(self, heard: Regrouped | JobStopped | Left) -> None:
+        if isinstance(heard, Left):
+            (self._done if heard.is_done else self._dead).add(heard.rank)
+            return
+        if self._is_quiet:
+            return
+        self._log.append(heard)
+        if isinstance(heard, JobStopped):
+            self._is_stopped = True
+            self.post_failure()
+            self._say.line(f"training cannot go on: {heard.reason}")
+        elif heard.generation > 0 and self._shape is not None:
+            dp, pp = self._shape
+            self._say.line(f"{len(heard.members)} of {dp * pp} workers go on from step {heard.version}")
+
+    def _name(self, rank: int) -> str:
+        return f"worker {worker_of(rank, self._shape[1])} (rank {rank})" if self._shape else f"rank {rank}"
+
+    def _outlook_here(self, hub: Hub) -> WorkerState:
+        is_empty = not hub.members()
+        self.look()
+        if self._is_stopped:
+            return WorkerState.FAILED
+        if not is_empty:  # They need the store and the hub, which are here.
+            return WorkerState.HEALTHY
+        return WorkerState.SUCCEEDED if self._done else WorkerState.FAILED
+
+    def _outlook_elsewhere(self, board: Board) -> WorkerState:
+        self._alone_s = self._alone_s or time.monotonic()
+        try:
+            if board.is_failed():
+                return WorkerState.FAILED
+        except Exception:  # Node 0 is gone, and with it the job.
+            return WorkerState.FAILED
+        has_waited = time.monotonic() > self._alone_s + _VERDICT_S
+        return WorkerState.SUCCEEDED if has_waited else WorkerState.HEALTHY
+
+
+def hub_env(word: str) -> dict[str, str]:
+    """Return the variables of a worker from what node 0 said about its hub."""
+    address, _, token = word.partition(" ")
+    return {HUB_ENV: address, TOKEN_ENV: token} if address else {}
