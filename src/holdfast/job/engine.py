@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast.commit import Tally
 from holdfast.job.flow import Flow, Load, Losses
 from holdfast.job.member import Member
-from holdfast.job.mesh import FORM_TIMEOUT_S, Mesh, PeerLostError, Work, wait
+from holdfast.job.mesh import Mesh, PeerLostError, Work, wait
 from holdfast.job.points import Points
 from holdfast.job.randomness import own_randomness
 from holdfast.job.routes import Instruction, forward_only, instructions
@@ -52,7 +52,6 @@ class Engine:
         self._member = member
         member.on_void = self._hear_void
         self._void_generation = -1
-        self._form_timeout_s = FORM_TIMEOUT_S
         self._mesh: Mesh | None = None
         self._order: list[Instruction] = []
         self._retry: list[int] | None = None
@@ -77,14 +76,23 @@ class Engine:
         self.recover()
         return False
 
-    def recover(self, *, speeds: dict[str, float] | None = None, cap: int | None = None) -> None:
+    def regroup(self, *, speeds: dict[str, float] | None = None, cap: int | None = None) -> None:
+        """Begin a generation because the scripts want one: all of them, at the same place."""
+        self.recover(is_wanted=True, speeds=speeds, cap=cap)
+
+    def recover(
+        self,
+        *,
+        is_wanted: bool = False,
+        speeds: dict[str, float] | None = None,
+        cap: int | None = None,
+    ) -> None:
         """Leave the generation, agree on where to go on, and connect the next; again, until that works."""
         started_s = time.monotonic()
         self._leave()
-        while not self._regrouped(speeds, cap):
+        while not self._regrouped(is_wanted, speeds, cap):
+            is_wanted = False
             self._leave()
-            # A machine that is slow, rather than a peer that died just then, would fail again and again.
-            self._form_timeout_s = min(2 * self._form_timeout_s, 60.0)
         if self.generation > 0:
             self.recoveries.append(time.monotonic() - started_s)
 
@@ -126,12 +134,12 @@ class Engine:
         if self.sums is not None:
             self.sums.clear()
 
-    def _regrouped(self, speeds: dict[str, float] | None, cap: int | None) -> bool:
+    def _regrouped(self, is_wanted: bool, speeds: dict[str, float] | None, cap: int | None) -> bool:
         standing = self._state.standing
         report = Reported(
             rank=self.rank, generation=self.generation, standing=standing, speeds=speeds, cap=cap
         )
-        regroup = self._member.regroup(report)
+        regroup = self._member.regroup(report, is_wanted=is_wanted)
         self._state.adopt(regroup.agreement)
         if regroup.agreement.tally is not None:
             self._tell(regroup.agreement.version - 1, regroup.agreement.tally)
@@ -148,8 +156,7 @@ class Engine:
         self._mesh = Mesh(rank=self.rank, members=self.members, peers=peers)
         if self._void_generation >= self.generation:  # Heard before there was anything to wake.
             raise PeerLostError("a member left before all were connected")
-        self._mesh.connect(self.store, self._form_timeout_s)
-        self._form_timeout_s = FORM_TIMEOUT_S
+        self._mesh.connect(self.store)
         if self.flow is not None:
             self.flow.mesh = self._mesh
 
@@ -252,6 +259,15 @@ class Engine:
         """Wait until every member of the generation is here."""
         assert self._mesh is not None
         wait(self._mesh.start_sum(torch.zeros(1)))
+
+    def gather(self, number: int) -> list[int]:
+        """Return what every member of the generation gave, in their order."""
+        assert self._mesh is not None
+        numbers = torch.zeros(len(self.members), dtype=torch.int64)
+        numbers[self.members.index(self.rank)] = number
+        wait(self._mesh.start_sum(numbers))
+        found: list[int] = numbers.tolist()
+        return found
 
     # --- tallies ------------------------------------------------------------------------------
 

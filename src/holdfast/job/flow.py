@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from holdfast.errors import InputError
 from holdfast.job.mesh import TENSORS_PER_MESSAGE, Mesh, Work, wait
 from holdfast.job.points import POINT_OF, Points
 from holdfast.job.randomness import seed_device, seed_of
@@ -122,8 +123,18 @@ class Flow:
         self._points.reach("done", op)
         if instruction.target == NOBODY:
             return outputs[0]
+        self._check_forms(outputs)
         self._send(outputs, instruction)
         return None
+
+    def _check_forms(self, outputs: Tensors) -> None:
+        """Refuse what the next stage has no place for: gloo would end its process."""
+        given = tuple(Form(tuple(each.shape), each.dtype) for each in outputs)
+        if given != self._forms.outgoing:
+            raise InputError(
+                f"stage {self._stage.number} gave {', '.join(map(str, given))}, expected "
+                f"{', '.join(map(str, self._forms.outgoing))} as for the first micro-batch"
+            )
 
     def _backward(self, index: int, instruction: Instruction, sums: GradientSum) -> None:
         op = instruction.op

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Protocol
 
 import msgspec
@@ -53,8 +53,11 @@ class Member(Protocol):
     on_void: Callable[[int], None]
     """Called from another thread, with a generation that a member has left."""
 
-    def regroup(self, report: Reported) -> Regroup:
-        """Report, wait for the others, and return what all go on with."""
+    def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
+        """Report, wait for the others, and return what all go on with.
+
+        It is wanted if all scripts asked for it, rather than that a peer was lost.
+        """
 
     def store(self, generation: int, name: str) -> Store:
         """Return a store for the connections of a generation."""
@@ -70,6 +73,9 @@ def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
     return LoneMember(joined, session=session, env=env)
 
 
+Inbox = SimpleQueue[FromHub | OSError]
+
+
 class AllDoneError(Exception):
     """The other members have finished, which they could only do because this one had too."""
 
@@ -82,32 +88,35 @@ class HubMember:
     def __init__(self, address: str, hello: Hello) -> None:
         self.on_void: Callable[[int], None] = lambda generation: None
         self._decoder = msgspec.msgpack.Decoder(FromHub)
-        self._inbox: SimpleQueue[FromHub | OSError] = SimpleQueue()
+        self._decisions: Inbox = SimpleQueue()
+        # By generation, because a thread may still be connecting one of the past.
+        self._answers: dict[int, Inbox] = {}
+        self._lock = Lock()
         self._socket = _connect(address)
         self._send(hello)
         Thread(target=self._listen, name="holdfast-member", daemon=True).start()
 
-    def regroup(self, report: Reported) -> Regroup:
+    def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
         self._send(report)
         while True:
-            message = self._receive()
+            message = _take(self._decisions)
             if isinstance(message, Stop):
                 raise TrainingLostError(message.reason)
             if isinstance(message, Farewell):
                 raise AllDoneError
             if isinstance(message, Regroup) and message.generation > report.generation:
+                for old in [each for each in self._answers if each < report.generation]:
+                    self._answers.pop(old, None)
                 return message
-            # Else an answer to a question of a generation that has been left.
 
     def store(self, generation: int, name: str) -> Store:
         return _HubStore(self, generation, name)
 
     def leave(self) -> None:
-        with suppress(
-            TrainingLostError, Empty
-        ):  # The launcher is gone and will not miss us; or others dawdle.
+        # The launcher may be gone, and will not miss us; or others take too long to finish.
+        with suppress(TrainingLostError, Empty):
             self._send(Bye())
-            while not isinstance(self._receive(_FAREWELL_S), Farewell):
+            while not isinstance(_take(self._decisions, _FAREWELL_S), Farewell):
                 pass
         self._socket.close()
 
@@ -117,38 +126,35 @@ class HubMember:
 
     def want(self, generation: int, key: str) -> dict[str, bytes]:
         """Wait for a value of a generation, and return it with those that are there already."""
+        inbox = self._answers.setdefault(generation, SimpleQueue())
         self._send(Want(generation=generation, key=key))
         while True:
-            message = self._receive()
-            if isinstance(message, Stop):
-                raise TrainingLostError(message.reason)
-            if isinstance(message, Void) and message.generation >= generation:
+            message = _take(inbox)
+            if isinstance(message, Void):
                 raise PeerLostError(f"a member of generation {generation} is gone")
-            if isinstance(message, Given) and message.generation == generation:
+            if isinstance(message, Given):
                 return message.values
 
     def _send(self, message: FromWorker) -> None:
         try:
-            self._socket.sendall(encode(message))
+            with self._lock:
+                self._socket.sendall(encode(message))
         except OSError as error:
             raise _hub_gone(error) from None
-
-    def _receive(self, timeout_s: float | None = None) -> FromHub:
-        message = self._inbox.get(timeout=timeout_s)
-        if isinstance(message, OSError):
-            self._inbox.put(message)  # For whoever asks next.
-            raise _hub_gone(message)
-        return message
 
     def _listen(self) -> None:
         try:
             while True:
                 message = self._decoder.decode(self._read(body_length(self._read(HEADER_BYTES))))
-                self._inbox.put(message)
-                if isinstance(message, Void):
-                    self.on_void(message.generation)
+                if isinstance(message, Given | Void):
+                    self._answers.setdefault(message.generation, SimpleQueue()).put(message)
+                    if isinstance(message, Void):
+                        self.on_void(message.generation)
+                else:
+                    self._decisions.put(message)
         except (OSError, ValueError, msgspec.DecodeError) as error:
-            self._inbox.put(OSError(str(error)))
+            for inbox in (self._decisions, *list(self._answers.values())):
+                inbox.put(OSError(str(error)))
 
     def _read(self, count: int) -> bytes:
         parts = []
@@ -173,8 +179,8 @@ class LoneMember:
         self._prefix = f"holdfast/{session}/{env.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         self._store = _launcher_store(joined.rank, self._world, env)
 
-    def regroup(self, report: Reported) -> Regroup:
-        if report.generation >= 0 and report.speeds is None and report.cap is None:
+    def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
+        if not is_wanted:
             raise TrainingLostError(
                 "a worker is gone, and nobody but `holdfast run` lets the others go on without it"
             )
@@ -242,6 +248,14 @@ def _connect(address: str) -> socket.socket:
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
+
+
+def _take(inbox: Inbox, timeout_s: float | None = None) -> FromHub:
+    message = inbox.get(timeout=timeout_s)
+    if isinstance(message, OSError):
+        inbox.put(message)  # For whoever asks next.
+        raise _hub_gone(message)
+    return message
 
 
 def _hub_gone(error: OSError) -> TrainingLostError:

@@ -13,15 +13,15 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 from torch import Tensor
 from torch._C._distributed_c10d import ProcessGroupGloo, ReduceOp, Store
 
-FORM_TIMEOUT_S = 5.0
-"""For a peer that died between giving its address and being connected to; other deaths are seen at once."""
+FORM_TIMEOUT = timedelta(seconds=60)
+"""How long connecting may take on a machine with much else to do; it is given up at once when a peer dies."""
 OP_TIMEOUT = timedelta(hours=6)
 """Hangs are found by the guard, which knows how long steps take."""
 TENSORS_PER_MESSAGE = 16
@@ -56,28 +56,49 @@ class Mesh:
         self._lock = Lock()
         self._sockets: list[socket.socket] = []
         self._is_broken = False
+        self._outcome: SimpleQueue[str | None] = SimpleQueue()
+        """Why connecting failed, None if it did not."""
+        self._pending: Work | None = None
+        """The last collective of all workers."""
         self._direct: Any = None
         self._stage: Any = None
         self._world: Any = None
         self._rank = rank
 
-    def connect(self, store_of: StoreOf, timeout_s: float) -> None:
-        """Connect the groups."""
-        timeout = timedelta(seconds=timeout_s)
-        self._direct = self._group(store_of("direct"), self.members, timeout)
-        self._stage = self._group(store_of(f"stage{min(self.peers)}"), self.peers, timeout)
-        self._world = self._group(store_of("world"), self.members, timeout)
+    def connect(self, store_of: StoreOf) -> None:
+        """Connect the groups; in a thread, since gloo would wait for a peer that is gone until its time-out.
 
-    def _group(self, store: Store, members: list[int], timeout: timedelta) -> Any:
+        A thread that is given up ends by itself, with its groups, when that is over.
+        """
+        Thread(target=self._connect, args=(store_of,), name="holdfast-connect", daemon=True).start()
+        error = self._outcome.get()
+        if error is not None:
+            raise PeerLostError(error)
+
+    def _connect(self, store_of: StoreOf) -> None:
+        try:
+            direct = self._group(store_of("direct"), self.members)
+            stage = self._group(store_of(f"stage{min(self.peers)}"), self.peers)
+            world = self._group(store_of("world"), self.members)
+        except Exception as error:  # Whatever it is, the worker that waits for it has to know.
+            self._outcome.put(str(error) or type(error).__name__)
+            return
+        with self._lock:
+            if not self._is_broken:
+                self._direct, self._stage, self._world = direct, stage, world
+                self._outcome.put(None)
+
+    def _group(self, store: Store, members: list[int]) -> Any:
         if len(members) == 1:
             return None
         before = _open_files()
         with _losing():
-            group = ProcessGroupGloo(store, members.index(self._rank), len(members), timeout)
+            group = ProcessGroupGloo(store, members.index(self._rank), len(members), FORM_TIMEOUT)
         with self._lock:
-            self._sockets += _connections(_open_files() - before)
+            # Once given up, what has been opened since may belong to the generation after this one.
             if self._is_broken:
-                _shut(self._sockets)
+                raise PeerLostError("given up")
+            self._sockets += _connections(_open_files() - before)
         return group
 
     def send(self, tensor: Tensor, rank: int, tag: int) -> Work:
@@ -103,17 +124,23 @@ class Mesh:
         if self._world is None:
             return None
         with _losing():
-            return self._world.allreduce([tensor], ReduceOp.SUM, OP_TIMEOUT)
+            self._pending = self._world.allreduce([tensor], ReduceOp.SUM, OP_TIMEOUT)
+        return self._pending
 
     def wake(self) -> None:
         """Make every wait on this mesh fail, here and at those who wait for this worker; from any thread."""
         with self._lock:
             self._is_broken = True
             _shut(self._sockets)
+            self._outcome.put("a peer left before all were connected")
 
     def close(self) -> None:
         """Leave the generation, and let go of everything."""
         self.wake()
+        # A group that is dropped waits for its collectives, and would hold the interpreter meanwhile.
+        with suppress(PeerLostError):
+            wait(self._pending)
+        self._pending = None
         with self._lock:
             for each in self._sockets:
                 each.close()
@@ -134,7 +161,16 @@ def wait(work: Work | None) -> None:
 
 
 def _open_files() -> set[int]:
-    return {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+    """Return the descriptors of open files; not that of the listing itself, whose number is free again."""
+    return {number for number in map(int, os.listdir("/proc/self/fd")) if _is_open(number)}  # noqa: PTH208
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _connections(files: set[int]) -> list[socket.socket]:

@@ -151,6 +151,11 @@ class Pipeline:
         return [f"{rank // self.pp}.{rank % self.pp}" for rank in self._engine.members]
 
     @property
+    def is_leader(self) -> bool:
+        """True on one worker that is alive: the one to print and to log."""
+        return self.rank == self._engine.members[0]
+
+    @property
     def learning_rate(self) -> float:
         """Of the first parameter group, for the next step."""
         return float(self._state.optimizer.param_groups[0]["lr"])
@@ -181,6 +186,8 @@ class Pipeline:
 
     def evaluate(self, data: Data, microbatches: int) -> float:
         """Return the mean loss over micro-batches of other data, given by the same kind of function."""
+        if microbatches < 1:
+            raise InputError(f"microbatches is {microbatches}, expected 1 or more")
         self.settle()
         load = probe.Loader(data, self._device)
         found: list[float] = []
@@ -188,12 +195,15 @@ class Pipeline:
         def work() -> None:
             found[:] = self._engine.evaluate(load, microbatches, self._asked)
 
+        # Modules that the script keeps out of training stay so.
+        training = [each for each in self.module.modules() if each.training]
         self.module.eval()
         try:
             while not self._engine.attempt(work):
                 pass
         finally:
-            self.module.train()
+            for each in training:
+                each.training = True
         self._engine.points.enter(Phase.OUTSIDE)
         return sum(found) / len(found)
 
@@ -207,7 +217,7 @@ class Pipeline:
     def rebalance(self, speeds: dict[str, float]) -> None:
         """Plan again for these speeds (``{"1.2": 0.5}``: half as fast); 1 for who is not named."""
         self.settle()
-        self._engine.recover(speeds=dict(speeds))
+        self._engine.regroup(speeds=dict(speeds))
         self._engine.points.enter(Phase.OUTSIDE)
 
     def save(self, folder: str | Path) -> None:
@@ -228,10 +238,11 @@ class Pipeline:
                 f"expected {self.pp} with exact={self.is_exact}"
             )
         content = checkpoint.read_stage(Path(folder), self._stage.number)
-        self.module.load_state_dict(content["module"])
-        self._state.load(content["state"], description.step)
+        # Nobody takes it over before all have read it: should one die meanwhile, all are still at 0.
+        while not self._engine.attempt(lambda: self._check_step(Path(folder), description.step)):
+            pass
+        self._take_over(Path(folder), content, description.step)
         self._asked = description.step
-        self._engine.recover()
         self._engine.points.enter(Phase.OUTSIDE)
 
     def close(self) -> None:
@@ -277,7 +288,10 @@ class Pipeline:
         with own_randomness(self._device):
             seed_device(self._device, seed_of(self.settings.seed, number))
             try:
-                module = stages[number]().to(self._device)
+                module = stages[number]()
+                if not isinstance(module, nn.Module):
+                    raise TypeError(f"it returned {type(module).__name__}, expected a module")
+                module = module.to(self._device)
             except Exception as error:
                 raise InputError(
                     f"the builder of stage {number} raised {type(error).__name__}: {error}"
@@ -309,11 +323,11 @@ class Pipeline:
 
     def _open(self) -> None:
         engine = self._engine
-        engine.recover()
+        engine.regroup()
         while not engine.attempt(self._probe):
             pass
         if self.settings.memory_bytes is not None:
-            engine.recover(cap=self._cap(self.settings.memory_bytes))
+            engine.regroup(cap=self._cap(self.settings.memory_bytes))
         lastwords.say_survives()
         atexit.register(_close_at_exit, weakref.ref(self))
         # So that collections, also the one of a recovery, need not look at what torch has brought.
@@ -387,6 +401,23 @@ class Pipeline:
     def _settle_once(self) -> None:
         self._engine.settle()
 
+    def _check_step(self, folder: Path, step: int) -> None:
+        found = self._engine.gather(step)
+        if set(found) != {step}:
+            raise InputError(f"{folder} is of step {step} here, but the ranks found steps {found}")
+
+    def _take_over(self, folder: Path, content: dict[str, Any], step: int) -> None:
+        try:
+            self.module.load_state_dict(content["module"])
+            self._state.load(content["state"], step)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            # torch names what is missing or of another size, over many lines.
+            words = " ".join(str(error).split())
+            raise InputError(
+                f"{checkpoint.stage_file(folder, self._stage.number)} does not fit stage "
+                f"{self._stage.number}: {type(error).__name__}: {words}"
+            ) from error
+
     def _save_once(self, folder: Path) -> None:
         engine = self._engine
         engine.points.enter(Phase.SAVE)
@@ -425,15 +456,17 @@ def digest_of(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _sketches(stages: Sequence[Callable[[], nn.Module]]) -> list[nn.Module]:
-    """Return all stages without memory of their own, where their builders allow that."""
-    made = []
-    for build in stages:
+def _sketches(stages: Sequence[Callable[[], Any]]) -> list[tuple[int, nn.Module]]:
+    """Return the stages by number, without memory of their own, where their builders allow that."""
+    made: list[tuple[int, nn.Module]] = []
+    for number, build in enumerate(stages):
         try:
             with torch.device("meta"):
-                made.append(build())
+                module = build()
         except Exception:  # Whatever is wrong with it, the worker that needs it will say it.
-            made.append(nn.Module())
+            continue
+        if isinstance(module, nn.Module):
+            made.append((number, module))
     return made
 
 

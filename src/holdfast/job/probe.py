@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from holdfast.errors import InputError
 from holdfast.job.flow import Form, Forms, Load
 from holdfast.job.mesh import TENSORS_PER_MESSAGE
-from holdfast.job.stage import Stage, Tensors, as_tensors
+from holdfast.job.stage import Passed, Stage, Tensors, as_tensors
 
 
 class Probed(NamedTuple):
@@ -37,10 +37,10 @@ def probe(stage: Stage, load: Load, store: Any, *, step: int, pipeline: int) -> 
     incoming = tuple(map(_form, inputs))
     before = _versions(stage.module)
     with _count_saved(stage) as saved:
-        outputs = _run(stage, inputs, data[1], incoming)
+        outputs, passed = _run(stage, inputs, data[1], incoming)
     _check_buffers(stage.module, before, stage.number)
     if stage.is_last:
-        _check_loss(outputs)
+        _check_loss(passed.outputs[0])
         return Probed(Forms(incoming, ()), saved.size_bytes, (inputs, data[1]))
     if len(outputs) > TENSORS_PER_MESSAGE:
         raise InputError(
@@ -51,10 +51,10 @@ def probe(stage: Stage, load: Load, store: Any, *, step: int, pipeline: int) -> 
     return Probed(Forms(incoming, outgoing), saved.size_bytes, (inputs, None))
 
 
-def _run(stage: Stage, inputs: Tensors, targets: Any, incoming: Sequence[Form]) -> Tensors:
+def _run(stage: Stage, inputs: Tensors, targets: Any, incoming: Sequence[Form]) -> tuple[Tensors, Passed]:
     number = stage.number
     try:
-        return stage.forward(inputs, targets)[0]
+        return stage.forward(inputs, targets)
     except InputError as error:
         raise InputError(f"stage {number}: {error}") from error
     except Exception as error:
@@ -66,17 +66,24 @@ def _run(stage: Stage, inputs: Tensors, targets: Any, incoming: Sequence[Form]) 
         ) from error
 
 
-def _check_loss(outputs: Tensors) -> None:
-    if outputs[0].numel() != 1:
-        raise InputError(f"loss gave a tensor of shape {tuple(outputs[0].shape)}, expected a single number")
+def _check_loss(loss: Tensor) -> None:
+    if loss.numel() != 1:
+        raise InputError(f"loss gave a tensor of shape {tuple(loss.shape)}, expected a single number")
+    if not loss.requires_grad:
+        raise InputError("loss gave a tensor without a gradient, expected one that depends on the parameters")
 
 
-def _versions(module: nn.Module) -> dict[str, int]:
-    return {name: buffer._version for name, buffer in module.named_buffers()}
+def _versions(module: nn.Module) -> dict[str, tuple[Tensor, int]]:
+    return {name: (buffer, buffer._version) for name, buffer in module.named_buffers()}
 
 
-def _check_buffers(module: nn.Module, before: dict[str, int], number: int) -> None:
-    changed = [name for name, version in _versions(module).items() if before.get(name) != version]
+def _check_buffers(module: nn.Module, before: dict[str, tuple[Tensor, int]], number: int) -> None:
+    """Refuse buffers that were written to, or replaced by others."""
+    changed = []
+    for name, (buffer, version) in _versions(module).items():
+        known, version_then = before.get(name, (None, 0))
+        if buffer is not known or version != version_then:
+            changed.append(name)
     if changed:
         raise InputError(
             f"stage {number}: buffer {changed[0]!r} changes in forward (batch statistics, counters); a "
@@ -108,10 +115,10 @@ class _count_saved:  # noqa: N801 - used as a function in `with`.
         return tensor
 
 
-def shared_weights(stages: Sequence[nn.Module]) -> Iterator[str]:
+def shared_weights(stages: Sequence[tuple[int, nn.Module]]) -> Iterator[str]:
     """Yield a line for every parameter that two stages share."""
     owners: dict[int, tuple[int, str]] = {}
-    for number, module in enumerate(stages):
+    for number, module in stages:
         for name, parameter in module.named_parameters():
             first = owners.setdefault(id(parameter), (number, name))
             if first[0] != number:
@@ -166,13 +173,22 @@ class Loader:
         where = f"data({step}, {pipeline}, {microbatch})"
         if not (isinstance(given, tuple) and len(given) == 2):
             raise InputError(f"{where} gave {type(given).__name__}, expected a pair: inputs, targets")
-        inputs = tuple(each.to(self._device) for each in as_tensors(given[0]))
+        inputs = tuple(each.to(self._device) for each in _inputs(given[0], where))
         targets = given[1].to(self._device) if isinstance(given[1], Tensor) else given[1]
         shapes = ([tuple(each.shape) for each in inputs], tuple(getattr(targets, "shape", ())) or None)
         self._shapes = self._shapes or shapes
         if shapes != self._shapes:
             raise InputError(f"{where} gave {_say(shapes)}, expected {_say(self._shapes)} as before")
         return inputs, targets
+
+
+def _inputs(value: Any, where: str) -> Tensors:
+    try:
+        return as_tensors(value)
+    except InputError:
+        raise InputError(
+            f"{where} gave inputs of type {type(value).__name__}, expected a tensor or a tuple of tensors"
+        ) from None
 
 
 def _say(shapes: tuple[list[tuple[int, ...]], tuple[int, ...] | None]) -> str:

@@ -53,11 +53,12 @@ class Stage:
         with torch.autocast(self.device.type, self._autocast, enabled=self._autocast is not None):
             outputs = as_tensors(self.module(*inputs))
             if self._loss is not None:
-                outputs = (self._loss(*outputs, targets),)
+                outputs = (_a_tensor(self._loss(*outputs, targets)),)
         if self._loss is not None:
             return (outputs[0].detach(),), Passed(inputs, [outputs[0] * self._scale])
-        # Outputs are cut off from their graph in place, which views do not allow.
-        kept = [each.clone() if each._is_view() and each.requires_grad else each for each in outputs]
+        # Outputs are cut off from their graph in place, which views do not allow; and an input or a
+        # parameter that is handed on as it is would no longer ask for its gradient.
+        kept = [_own(each) if each.requires_grad else each for each in outputs]
         return tuple(each.detach() for each in kept), Passed(inputs, kept)
 
     def backward(self, passed: Passed, gradients: Sequence[Tensor] | None) -> list[Tensor]:
@@ -73,13 +74,17 @@ class Stage:
             passed.groups = None if gradients is None else list(gradients)
             return []
         outputs, given = _with_graph(passed.outputs, gradients)
+        if not all(_reaches(each, passed.inputs) for each in outputs):
+            # The weights behind an output that no input leads to would be left out by the split.
+            passed.groups = None if gradients is None else list(gradients)
+            return _input_gradients(outputs, given, passed.inputs)
         _, passed.groups = stage_backward_input(outputs, given, list(passed.inputs), iter(self.parameters))
         found = _gradients_of(passed.inputs)
         passed.outputs = []
         return found
 
     def backward_weight(self, passed: Passed) -> None:
-        """Run the half of backward that only the optimizer waits for; all of it where there is no input."""
+        """Run the half of backward that only the optimizer waits for; all of it where none was split off."""
         if passed.outputs:
             self.backward(passed, passed.groups)
         else:
@@ -100,6 +105,32 @@ def receives_gradient(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
+def _a_tensor(loss: Any) -> Tensor:
+    if not isinstance(loss, Tensor):
+        raise InputError(f"loss gave {type(loss).__name__}, expected a tensor of a single number")
+    return loss
+
+
+def _own(output: Tensor) -> Tensor:
+    return output.clone() if output._is_view() or output.is_leaf else output
+
+
+def _reaches(output: Tensor, inputs: Tensors) -> bool:
+    """Say whether a gradient of the output leads to an input."""
+    wanted = {id(each) for each in inputs}
+    seen: set[Any] = set()
+    nodes: list[Any] = [output.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        if id(getattr(node, "variable", None)) in wanted:
+            return True
+        seen.add(node)
+        nodes += [before for before, _ in node.next_functions]
+    return False
+
+
 def _with_graph(
     outputs: Sequence[Tensor], gradients: Sequence[Tensor] | None
 ) -> tuple[list[Tensor], list[Tensor] | None]:
@@ -117,3 +148,18 @@ def _gradients_of(inputs: Tensors) -> list[Tensor]:
         if each.requires_grad:
             found.append(each.grad if each.grad is not None else torch.zeros_like(each))
     return found
+
+
+def _input_gradients(
+    outputs: Sequence[Tensor], gradients: Sequence[Tensor] | None, inputs: Tensors
+) -> list[Tensor]:
+    """Return the gradients of the inputs, and leave the graph for those of the weights.
+
+    They are not kept at the inputs: what comes there later must not be added to a message under way.
+    """
+    wanted = [each for each in inputs if each.requires_grad]
+    found = torch.autograd.grad(outputs, wanted, gradients, retain_graph=True, allow_unused=True)
+    return [
+        torch.zeros_like(each) if gradient is None else gradient
+        for each, gradient in zip(wanted, found, strict=True)
+    ]

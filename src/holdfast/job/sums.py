@@ -12,8 +12,10 @@ against the constant C and so does not depend on what has been summed before.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,8 @@ MANTISSA_BITS = 51
 """What fits on either side of C without leaving its binade."""
 HEADROOM_BITS = 8
 """How much larger than in the last step a gradient may be before the step has to be computed again."""
+_CEILING = 2.0**1000
+"""A double from here on counts as infinite: the constant of its grid would be."""
 _CHUNK = 1 << 17
 """Values converted at a time, so that the intermediate result stays in the cache."""
 
@@ -78,8 +82,10 @@ class FloatSum:
             torch._foreach_copy_(views, [_or_zero(g, v) for g, v in zip(gradients, views, strict=True)])
             mesh.sum_stage(flat)
             mesh.max_stage(used)
+            # Added up as single floats; a gradient has the type of its parameter.
             gradients = [
-                view if is_used else None for view, is_used in zip(views, used.tolist(), strict=True)
+                view.to(parameter.dtype) if is_used else None
+                for parameter, view, is_used in zip(self._parameters, views, used.tolist(), strict=True)
             ]
         self.clear()
         return Reduced(gradients)
@@ -103,6 +109,8 @@ class ExactSum:
         self._bits = min(MANTISSA_BITS, 62 - math.ceil(math.log2(max(terms, 1))))
         """So that a sum of ``terms`` values fits into 63 bits."""
         self._flat, self._views = _flat_views(parameters, torch.int64)
+        self._starts = [0, *itertools.accumulate(each.numel() for each in parameters)]
+        """Where each parameter begins in the flat sum."""
         self._magnitudes = torch.zeros(len(parameters), dtype=torch.float64, device=self._flat.device)
         self._used = [False] * len(parameters)
         self._counts = [0] * len(parameters)
@@ -112,10 +120,19 @@ class ExactSum:
 
     def add(self) -> None:
         """Take in the gradients of a micro-batch, and leave none."""
-        for index, parameter in enumerate(self._parameters):
-            if parameter.grad is not None:
-                self._add(index, parameter.grad)
-                parameter.grad = None
+        gradients = {
+            index: parameter.grad
+            for index, parameter in enumerate(self._parameters)
+            if parameter.grad is not None
+        }
+        for index in gradients:
+            self._used[index] = True
+            self._parameters[index].grad = None
+        full = {index: gradient for index, gradient in gradients.items() if gradient.numel()}
+        if full:
+            self._note_magnitudes(full)
+            for run in self._runs(full) if self.exponents is not None else ():
+                self._add(run, full)
 
     def clear(self) -> None:
         """Forget what was added."""
@@ -130,8 +147,8 @@ class ExactSum:
         """Add up over the stage; when it returns, every live peer holds the same."""
         self._remove_constants()
         mesh.sum_stage(self._flat)
-        # Not a number would get lost in a maximum.
-        seen = torch.where(self._magnitudes.isnan(), math.inf, self._magnitudes)
+        # Not a number, which would get lost in a maximum, is not below anything.
+        seen = torch.where(self._magnitudes < _CEILING, self._magnitudes, math.inf)
         seen[[not used for used in self._used]] = -1.0
         mesh.max_stage(seen)
         magnitudes: list[float] = seen.tolist()
@@ -156,24 +173,42 @@ class ExactSum:
             for old, new, magnitude in zip(reduced.exponents, fresh, reduced.magnitudes, strict=True)
         ]
 
-    def _add(self, index: int, gradient: Tensor) -> None:
-        low, high = torch.aminmax(gradient)
-        largest = torch.maximum(high, -low).to(torch.float64)
-        torch.maximum(self._magnitudes[index], largest, out=self._magnitudes[index])
-        self._used[index] = True
-        if self.exponents is None:
-            return
-        self._counts[index] += 1
-        constant = torch.tensor(
-            [_constant(self.exponents[index])], dtype=torch.float64, device=gradient.device
-        )
-        source, target = gradient.reshape(-1), self._views[index]
-        for start in range(0, source.numel(), _CHUNK):
-            part = source[start : start + _CHUNK]
-            scratch = self._scratch[: part.numel()]
-            # A tensor of one element takes part in type promotion: the addition is made in doubles.
-            torch.add(part, constant, out=scratch)
-            target[start : start + _CHUNK] += scratch.view(torch.int64)
+    def _note_magnitudes(self, gradients: dict[int, Tensor]) -> None:
+        lows, highs = zip(*(torch.aminmax(each) for each in gradients.values()), strict=True)
+        largest = torch.maximum(torch.stack(highs), -torch.stack(lows)).to(torch.float64)
+        places = list(gradients)
+        self._magnitudes[places] = torch.maximum(self._magnitudes[places], largest)
+
+    def _runs(self, gradients: dict[int, Tensor]) -> Iterator[list[int]]:
+        """Yield neighbours that fit into the scratch together, and what does not fit alone."""
+        run: list[int] = []
+        size = 0
+        for index, gradient in gradients.items():
+            if run and (index != run[-1] + 1 or size + gradient.numel() > _CHUNK):
+                yield run
+                run, size = [], 0
+            run.append(index)
+            size += gradient.numel()
+        yield run
+
+    def _add(self, run: list[int], gradients: dict[int, Tensor]) -> None:
+        assert self.exponents is not None
+        for index in run:
+            self._counts[index] += 1
+        sources = [gradients[index].reshape(-1) for index in run]
+        constants = [_constant(self.exponents[index]) for index in run]
+        first = self._starts[run[0]]
+        for start in range(0, sum(each.numel() for each in sources), _CHUNK):
+            # More than one chunk has only a run of one.
+            parts = [each[start : start + _CHUNK] for each in sources]
+            sizes = [each.numel() for each in parts]
+            scratch = self._scratch[: sum(sizes)]
+            pieces = torch.split(scratch, sizes)
+            # First to doubles, then the addition: in one call it is several times slower.
+            torch._foreach_copy_(pieces, parts)
+            torch._foreach_add_(pieces, constants)
+            target = self._flat[first + start : first + start + scratch.numel()]
+            target.add_(scratch.view(torch.int64))
 
     def _remove_constants(self) -> None:
         if self.exponents is None:
@@ -223,7 +258,8 @@ def _constant(exponent: int) -> float:
 
 
 def _bits_of(value: float) -> int:
-    return int(torch.tensor(value, dtype=torch.float64).view(torch.int64))
+    found: int = struct.unpack("=q", struct.pack("=d", value))[0]
+    return found
 
 
 def _wrap(value: int) -> int:

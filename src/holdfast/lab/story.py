@@ -1,85 +1,160 @@
-"""What a broken run went through, in figures: a pure function of its steps and its event log."""
+"""What a pipeline job went through, in figures: pure functions of its steps, its event log and its output."""
 
 from __future__ import annotations
 
+import functools
+import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.values import AttemptEnded, Fault, FaultInjected, Record, Step
+from holdfast.membership import Needs
+from holdfast.plan.choose import choose
+from holdfast.plan.problem import Problem, Worker, make_speeds
+from holdfast.plan.timing import time_schedule
+from holdfast.values import Death, Record, Step, WorkerDied
 
 _WARM_UP = 3
-"""First steps of an attempt that are not typical: memory is being allocated, connections are being made."""
+"""First steps that are not typical: memory is being allocated, connections are being made."""
+_LOSS = re.compile(r"step (\d+) loss (\S+)")
+_DIGEST = re.compile(r"rank \d+ digest ([0-9a-f]{64})")
 
-
-class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fault did to the step time of the whole job."""
-
-    fault: Fault
-    before_s: float
-    during_s: float
-    after_s: float | None
-    """None where the run did not go on long enough."""
-
-    @property
-    def factor(self) -> float:
-        """How many times longer a step took."""
-        return self.during_s / self.before_s
+# --- time -------------------------------------------------------------------------------------
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a death kept the job from training."""
+    """A death, and how the others went on; times are of the node's monotonic clock."""
 
     rank: int
+    worker: str
+    died_s: float
+    """Its last sign of life within the step that its death cut short."""
+    resumed_s: float
+    """The end of that step, done by those who were left."""
     pause_s: float
-    """From the death of the first worker to the end of the job's next first step."""
+    """How much longer that step took than those after it: the seconds lost."""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run."""
 
-    healthy_s: float | None
-    """Median step time under no fault; None where there were too few steps."""
-    slowdowns: list[Slowdown]
+    before_s: float | None
+    """Median step time before the first death; None where there were too few steps."""
+    after_s: float | None
+    """And after the last one."""
     recoveries: list[Recovery]
+    planned_ratio: float
+    """Planned step time with the dead over planned step time with everybody."""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times longer a step took at the end than at the beginning."""
+        return self.after_s / self.before_s if self.before_s and self.after_s else None
 
 
-def tell(steps: Sequence[Step], records: Sequence[Record]) -> Story:
-    """Reduce the steps and events of one node to its figures."""
-    faults = [record.event.fault for record in records if isinstance(record.event, FaultInjected)]
-    lasting = [fault for fault in faults if fault.kind not in ("kill", "hang")]
-    slowdowns = [_slowdown(steps, fault) for fault in lasting]
-    recoveries = [
-        _recovery(steps, record.event) for record in records if isinstance(record.event, AttemptEnded)
-    ]
+def tell(steps: Sequence[Step], records: Sequence[Record], needs: Needs) -> Story:
+    """Reduce the steps and events of one node to its figures, as the first rank that lived saw them."""
+    deaths = [record.event.death for record in records if isinstance(record.event, WorkerDied)]
+    seen = witnessed(steps, {death.rank for death in deaths})
+    cuts = [(death, cut) for death in deaths if (cut := _cut_short(steps, seen, death)) is not None]
+    ends_s = [cut.ended_s for _, cut in cuts]
+    before = [step for step in seen if step.ended_s < min(ends_s, default=float("inf"))]
+    after = [step for step in seen if step.ended_s > max(ends_s)] if ends_s else []
+    after_s = _median(after)
     return Story(
-        healthy_s=_median(steps, lambda step: not any(fault.is_active(step.step) for fault in lasting)),
-        slowdowns=[found for found in slowdowns if found is not None],
-        recoveries=[found for found in recoveries if found is not None],
+        before_s=_median(before[_WARM_UP:]),
+        after_s=after_s,
+        recoveries=[_recovery(steps, death, cut, after_s, needs.pp) for death, cut in cuts],
+        planned_ratio=plan_ratio(needs, [death.rank for death in deaths]),
     )
 
 
-def _slowdown(steps: Sequence[Step], fault: Fault) -> Slowdown | None:
-    # In the attempt that the fault hit: the steps of a later one have the same numbers.
-    first = [step for step in steps if step.attempt == 0]
-    before = _median(first, lambda step: step.step < fault.at_step)
-    during = _median(first, lambda step: fault.is_active(step.step))
-    end = fault.at_step + (fault.for_steps or 0)
-    after = _median(first, lambda step: fault.for_steps is not None and step.step >= end)
-    if before is None or during is None:
-        return None
-    return Slowdown(fault=fault, before_s=before, during_s=during, after_s=after)
+def witnessed(steps: Sequence[Step], dead: Iterable[int]) -> list[Step]:
+    """Return the steps of the first rank that did not die, in order."""
+    lived = {step.rank for step in steps} - set(dead)
+    return sorted(
+        (step for step in steps if lived and step.rank == min(lived) and step.duration_s > 0),
+        key=lambda step: step.ended_s,
+    )
 
 
-def _recovery(steps: Sequence[Step], end: AttemptEnded) -> Recovery | None:
-    if end.first is None:
-        return None
-    died_s = end.first.seen_s
-    later_s = [step.ended_s for step in steps if step.step == 0 and step.ended_s > died_s]
-    return Recovery(rank=end.first.rank, pause_s=min(later_s) - died_s) if later_s else None
+def plan_ratio(needs: Needs, dead: Sequence[int]) -> float:
+    """Return how many times longer the planner says that a step takes without the dead."""
+    workers = tuple(Worker(*divmod(rank, needs.pp)) for rank in sorted(dead))
+    return _period(needs, workers) / _period(needs, ())
 
 
-def _median(steps: Sequence[Step], is_meant: Callable[[Step], bool]) -> float | None:
-    durations = [step.duration_s for step in steps if step.step >= _WARM_UP and is_meant(step)]
-    return statistics.median(durations) if durations else None
+@functools.cache
+def _period(needs: Needs, dead: tuple[Worker, ...]) -> float:
+    problem = Problem(
+        dp=needs.dp,
+        pp=needs.pp,
+        microbatches=needs.microbatches,
+        speeds=make_speeds(needs.dp, needs.pp, dict.fromkeys(dead, 0.0)),
+    )
+    return time_schedule(problem, choose(problem, fault_free=needs.fault_free)).period
+
+
+def _cut_short(steps: Sequence[Step], seen: Sequence[Step], death: Death) -> Step | None:
+    """Return the witness's step that the death fell into, None if no step followed.
+
+    The launcher sees a death late, by up to a few steps; among those from the last sign of life until then,
+    it is the longest.
+    """
+    last_s = _last_sign_s(steps, death)
+    meant = [step for step in seen if step.ended_s > last_s and step.ended_s - step.duration_s < death.seen_s]
+    return max(meant, key=lambda step: step.duration_s, default=None)
+
+
+def _recovery(steps: Sequence[Step], death: Death, cut: Step, after_s: float | None, pp: int) -> Recovery:
+    return Recovery(
+        rank=death.rank,
+        worker=str(Worker(*divmod(death.rank, pp))),
+        died_s=max(_last_sign_s(steps, death), cut.ended_s - cut.duration_s),
+        resumed_s=cut.ended_s,
+        pause_s=max(0.0, cut.duration_s - (after_s or 0.0)),
+    )
+
+
+def _last_sign_s(steps: Sequence[Step], death: Death) -> float:
+    own_s = [step.ended_s for step in steps if step.rank == death.rank and step.ended_s <= death.seen_s]
+    return max(own_s, default=death.seen_s)
+
+
+def _median(steps: Sequence[Step]) -> float | None:
+    return statistics.median(step.duration_s for step in steps) if steps else None
+
+
+# --- numbers ----------------------------------------------------------------------------------
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job printed of its training; losses keep every digit."""
+
+    losses: dict[int, str]
+    """By step."""
+    digests: dict[int, str]
+    """Of the parameters at the end, by rank."""
+
+
+def read_outcome(logs: Mapping[int, str]) -> Outcome:
+    """Return the losses and digests in what each rank printed."""
+    losses = {int(step): loss for rank in sorted(logs) for step, loss in _LOSS.findall(logs[rank])}
+    digests = {rank: found[-1] for rank, text in logs.items() if (found := _DIGEST.findall(text))}
+    return Outcome(losses=losses, digests=digests)
+
+
+def find_difference(broken: Outcome, whole: Outcome, *, steps: int, dead: Collection[int]) -> str | None:
+    """Say what differs between a run with deaths and one without; None if all losses and parameters agree."""
+    for step in range(steps):
+        mine, other = broken.losses.get(step), whole.losses.get(step)
+        if mine is None or mine != other:
+            return f"the loss of step {step} is {mine}, without the failure {other}"
+    survivors = sorted(whole.digests.keys() - set(dead))
+    if not survivors:
+        return "no worker told its parameters"
+    for rank in survivors:
+        if broken.digests.get(rank) != whole.digests[rank]:
+            return f"the parameters of rank {rank} are others than without the failure"
+    return None

@@ -7,6 +7,7 @@ from training, and a digest of its parameters.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import sys
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 import holdfast
 from holdfast.job.pipeline import digest_of
 from holdfast.job.place import find_place
+from holdfast.job.timeline import Timeline
 from holdfast.lab import gpt
 from holdfast.lab.device import LABEL
 from holdfast.lab.mortal import Mortal, parse_death
@@ -47,17 +49,24 @@ class Options:
     absent: list[str]
     die: list[str]
     teller: int
+    dump_after: float
     seed: int
+    timeline: str
 
 
 def main() -> None:
     """Train as the command line says."""
     options = parse(sys.argv[1:])
     torch.set_num_threads(1)
-    with open_pipeline(options) as pipeline:
+    if options.dump_after:
+        faulthandler.dump_traceback_later(options.dump_after)
+    timeline = Timeline(options.timeline, rank=find_place(os.environ).rank) if options.timeline else None
+    with open_pipeline(options, timeline) as pipeline:
         if options.slow:
             pipeline.rebalance(speeds_of(options.slow))
         ends_s = train(pipeline, options)
+    if timeline is not None and not timeline.write():
+        say(f"rank {pipeline.rank}: its timeline could not be written to {options.timeline}")
     say(f"rank {pipeline.rank} ends {json.dumps(ends_s)}")
     say(f"rank {pipeline.rank} pauses {json.dumps(pipeline.pauses_s)}")
     say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)}")
@@ -96,11 +105,13 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--absent", nargs="*", default=[], help="workers that die at the first step: 1.2")
     parser.add_argument("--die", nargs="*", default=[], help="RANK:POINT:STEP:COUNT")
     parser.add_argument("--teller", type=int, default=0, help="the rank that prints losses")
+    parser.add_argument("--dump-after", type=float, default=0.0, help="print stacks after so many seconds")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--timeline", default="", help="a folder: write when every operation ran")
     return Options(**vars(parser.parse_args(argv)))
 
 
-def open_pipeline(options: Options) -> holdfast.Pipeline:
+def open_pipeline(options: Options, timeline: Timeline | None = None) -> holdfast.Pipeline:
     """Return this worker's end of the job."""
     return holdfast.Pipeline(
         [builder(options, stage) for stage in range(options.pp)],
@@ -117,7 +128,8 @@ def open_pipeline(options: Options) -> holdfast.Pipeline:
             is_staggered=not options.synchronous,
             fault_free=options.schedule,
             seed=options.seed,
-            listeners=listeners_of(options),
+            # Last, so that the padding belongs to the operations.
+            listeners=(*listeners_of(options), *([timeline] if timeline is not None else [])),
         ),
     )
 
