@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,6 +62,15 @@ def progress() -> Progress:
     """Return a progress bar that is drawn on a terminal only."""
     console = Console(stderr=True)
     return Progress(console=console, disable=not console.is_terminal)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table, what is to be said below it, and whether everything in it is as it should be."""
+
+    rows: list[dict[str, Any]]
+    notes: list[str]
+    is_good: bool = True
 
 
 def processes_of(mark: str) -> list[psutil.Process]:

@@ -1,0 +1,1 @@
+"""The parts of ``benchmarks/recovery.py``, one file each."""
