@@ -1,10 +1,10 @@
 """When an update counts: what a step's tally says, and which version all survivors of a failure can reach.
 
 A *version* is the number of updates applied. A worker is *prepared* when it holds the reduced gradient of
-the step that follows its version, and knows that every live peer of its stage holds it too: a barrier of the
-stage has been passed. In staggered mode it keeps one *shadow*: its state before the last update. So after a
-failure every survivor can be where it is, one back by its shadow, or one forward by the gradient it holds,
-and the target is the highest version that all of them can reach.
+the step that follows its version; it then adds what it knows to the step's tally, and nobody reduces the next
+step before that tally is complete. In staggered mode it keeps one *shadow*: its state before the last update.
+So after a failure every survivor can be where it is, one back by its shadow, or one forward by the gradient
+it holds, and the target is the highest version that all of them can reach.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def merge(tallies: Iterable[Tally]) -> Tally:
     for tally in tallies:
         squares |= tally.squares
         overflows |= tally.overflows
-        losses = losses or tally.losses
+        losses = tally.losses or losses
     return Tally(squares=squares, overflows=overflows, losses=losses)
 
 

@@ -76,7 +76,8 @@ class Controller:
             return []
         needs = self.needs[self.live[0]]
         # A rank can be dead before it has joined: nobody waits for it.
-        if self.generation < 0 and len({*self.needs, *self.dead}) < needs.dp * needs.pp:
+        missing = set(range(needs.dp * needs.pp)) - self.needs.keys() - set(self.dead)
+        if self.generation < 0 and missing:
             return []
         if lost := lost_stages(self.live, dp=needs.dp, pp=needs.pp):
             return self._stop(_say_lost(lost, needs, self._reports))
@@ -118,7 +119,7 @@ class Controller:
         )
 
     def _cap(self, stage: int, needs: Needs) -> int:
-        caps = [cap for rank, cap in self.caps.items() if rank % needs.pp == stage]
+        caps = [self.caps[rank] for rank in self.live if rank in self.caps and rank % needs.pp == stage]
         return min(caps, default=needs.dp * needs.microbatches)
 
     def _stop(self, reason: str) -> list[Action]:

@@ -20,7 +20,8 @@ def choose(problem: Problem, *, fault_free: str) -> Schedule:
         raise InputError(f"fault_free is {fault_free!r}, expected one of {', '.join(FAULT_FREE)}")
     if fault_free == "1f1b" and problem == problem.healthy:
         schedule = one_f_one_b(problem)
-    else:
-        schedule = make_plan(problem, effort=EFFORT).schedule
+        if all(cap >= problem.pp - stage for stage, cap in enumerate(problem.memory or ())):
+            return schedule
+    schedule = make_plan(problem, effort=EFFORT).schedule
     check_order(problem, schedule)
     return schedule
