@@ -11,7 +11,7 @@ import pytest
 from runs import TRAIN, running
 
 from holdfast.observe.eventlog import read_run
-from holdfast.values import FaultInjected, FaultRelieved, RunEnded
+from holdfast.values import AttemptStarted, FaultInjected, FaultRelieved, RunEnded, WorkerDied
 
 pytestmark = pytest.mark.processes
 
@@ -23,7 +23,7 @@ def _holdfast(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedPro
         env=os.environ | env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -91,10 +91,22 @@ def test_bad_faults_get_one_line_and_exit_code_2(
     assert not (tmp_path / "holdfast_runs").exists()
 
 
-def test_the_demo_shows_a_slowdown_and_a_death(tmp_path: Path) -> None:
+def test_the_demo_kills_a_worker_and_the_others_go_on(tmp_path: Path) -> None:
     """In a pipe it prints one line per event, the figures at the end, and draws its picture."""
-    done = _holdfast("demo", "--ranks", "2", "--picture", "demo.svg", cwd=tmp_path)
+    done = _holdfast("demo", "--ranks", "4", "--picture", "demo.svg", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    for words in ("fault: slow_device of rank 1", "rank 1 died: SIGKILL", "healthy step", "rank 1 killed"):
-        assert words in done.stdout
+    for words in (
+        "2 pipelines x 2 stages",
+        "fault: kill of rank 3",
+        "rank 3 died: SIGKILL",
+        "3 workers go on from step",
+        "step before",
+        "worker 1.1 killed",
+        "step after",
+        "to the last bit as without the failure: 40 losses",
+    ):
+        assert words in " ".join(done.stdout.split())
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
+    [run_dir] = (tmp_path / "holdfast_runs").iterdir()
+    kinds = [type(record.event) for record in read_run(run_dir).records]
+    assert kinds.count(AttemptStarted) == kinds.count(WorkerDied) == 1

@@ -178,10 +178,10 @@ def inject(
 
 @app.command()
 def demo(
-    ranks: Annotated[int, typer.Option(help="Number of workers.", min=2, max=64)] = 4,
+    ranks: Annotated[int, typer.Option(help="Number of workers, even.", min=4, max=64)] = 6,
     picture: Annotated[Path | None, typer.Option(help="Write what happened as an SVG picture.")] = None,
 ) -> None:
-    """Start a real training job, slow one worker down, kill another, and watch what happens.
+    """Start a real pipeline job, kill one of its workers, and watch the others go on.
 
     Runs on any Linux machine without a GPU, in about a minute. Example: holdfast demo --picture demo.svg
     """
@@ -229,6 +229,13 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
         list[Path] | None,
         typer.Option(metavar="FILE", help="Write Gantt charts as .svg or .html. May repeat."),
     ] = None,
+    executed: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Timelines of a run: show a step of it beside its plan."),
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", help="With --executed: which step; default a typical one.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Lay out the work of a pipeline job around workers that are slow or dead.
@@ -238,14 +245,22 @@ def plan(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     Example: holdfast plan --dp 4 --pp 4 --microbatches 16 --slow 0.1=0.5 --costs 5,6,4 --memory 8 --json
 
     Example: holdfast plan --file job.toml --mode naive
+
+    Example: holdfast plan --executed timelines --costs 12,12,12 --chart step.html
     """
-    from holdfast.cli.planning import print_plan
+    from holdfast.cli.planning import Recorded, print_executed, print_plan
 
     _need_stdout()
     shape = {"dp": dp, "pp": pp, "microbatches": microbatches}
     work = {"dead": dead, "slow": slow, "costs": costs, "comm": comm, "memory": memory}
     how = {"mode": mode, "migrate": migrate, "state-bytes": state_bytes}
-    print_plan({**shape, **work, **how}, file, chart or [], as_json=as_json)
+    flags = {**shape, **work, **how}
+    if executed is not None:
+        print_executed(Recorded(executed, step), flags, file, chart or [], as_json=as_json)
+        return
+    if step is not None:
+        raise InputError(f"--step is {step}, expected with --executed FOLDER only")
+    print_plan(flags, file, chart or [], as_json=as_json)
 
 
 @app.command()

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from holdfast.cli.files import check_chart, one_line, write_chart
 from holdfast.cli.planfile import Request, gather
+from holdfast.errors import InputError
 from holdfast.plan.builders import one_f_one_b
 from holdfast.plan.diff import MAX_LINES
 from holdfast.plan.grid import WIDTH, Grid, make_grid
@@ -22,6 +23,9 @@ from holdfast.plan.problem import Problem
 from holdfast.plan.summary import Figure, say_changes, say_hit, summarize
 from holdfast.plan.timing import Timed, time_schedule
 from holdfast.serve.svg import OP_COLOURS, OP_INK
+
+if TYPE_CHECKING:
+    from holdfast.serve.executed import Compared
 
 STYLES = {kind: f"{OP_INK} on {colour}" for kind, colour in OP_COLOURS.items()}
 TITLES: Mapping[Mode, str] = {
@@ -114,13 +118,7 @@ def _show(problem: Problem, plan: Plan, plan_seconds: float) -> None:
     shape = f"{problem.dp} pipelines x {problem.pp} stages x {problem.microbatches} micro-batches"
     _say(console, f"{shape}, {say_hit(problem)}; {plan.mode} plan")
     _say(console)
-    figures = [*summarize(plan), Figure("planned in", f"{plan_seconds:.3f} s")]
-    wide = max(len(figure.value) for figure in figures)
-    for figure in figures:
-        line = Text(figure.name.ljust(24))
-        line.append(figure.value.rjust(wide), "bold")
-        line.append(f"  {figure.remark}".rstrip())
-        _say(console, line)
+    _show_figures(console, [*summarize(plan), Figure("planned in", f"{plan_seconds:.3f} s")])
     for heading, lines in say_changes(plan).items():
         _say(console, f"\n{heading}:")
         for change in lines[:MAX_LINES]:
@@ -132,6 +130,15 @@ def _show(problem: Problem, plan: Plan, plan_seconds: float) -> None:
     _show_grid(console, make_grid(plan.problem, plan.timed, width=width))
     if plan.moves:
         _say(console, ROLES, "dim")
+
+
+def _show_figures(console: Console, figures: Sequence[Figure]) -> None:
+    wide = max(len(figure.value) for figure in figures)
+    for figure in figures:
+        line = Text(figure.name.ljust(24))
+        line.append(figure.value.rjust(wide), "bold")
+        line.append(f"  {figure.remark}".rstrip())
+        _say(console, line)
 
 
 def _show_grid(console: Console, grid: Grid) -> None:
@@ -179,3 +186,59 @@ def _compared(problem: Problem, plan: Plan) -> list[tuple[str, Problem, Timed, f
         rows.append((TITLES["naive"], problem, make_plan(problem, mode="naive").timed, None))
     title = TITLES[plan.mode] + (", after changes of roles" if plan.moves else "")
     return [*rows, (title, plan.problem, plan.timed, plan.lower_bound)]
+
+
+# --- a step that was executed -----------------------------------------------------------------
+
+_RECORDED = ("dp", "pp", "microbatches", "dead", "memory", "mode", "migrate", "state-bytes")
+"""What timelines say themselves, and what only a new plan could follow."""
+
+
+class Recorded(NamedTuple):
+    """What was executed: a folder of timelines, and the step that is meant; None: a typical one."""
+
+    folder: Path
+    step: int | None = None
+
+
+def print_executed(
+    recorded: Recorded, flags: Mapping[str, Any], file: Path | None, charts: Sequence[Path], *, as_json: bool
+) -> None:
+    """Show a step that was executed beside its plan, which is timed by the flags and the file."""
+    from holdfast.serve import beside
+    from holdfast.serve.gantt import draw
+
+    for path in charts:
+        check_chart(path)
+    compared = _compare(recorded, flags, file)
+    for path in charts:
+        is_svg = path.suffix == ".svg"
+        write_chart(path, draw(beside.draw_panels(compared)) if is_svg else beside.draw_page(compared))
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(beside.make_document(compared)).decode() + "\n")
+        return
+    console, problem = Console(), compared.problem
+    shape = f"{problem.dp} pipelines x {problem.pp} stages x {problem.microbatches} micro-batches"
+    _say(console, f"{shape}, {beside.say_lead(compared)}\n")
+    _show_figures(console, beside.say_figures(compared))
+    _say(console, f"\n{beside.say_unit(compared)}", "dim")
+    for path in charts:
+        _say(console, f"chart written to {one_line(str(path))}")
+
+
+def _compare(recorded: Recorded, flags: Mapping[str, Any], file: Path | None) -> Compared:
+    from holdfast.job.timeline import read_timelines
+    from holdfast.serve.executed import choose_step, compare
+
+    for key in _RECORDED:
+        if flags.get(key) not in (None, [], False):
+            raise InputError(f"--{key} is given, but --executed {recorded.folder} says what was executed")
+    try:
+        executed = choose_step(read_timelines(recorded.folder), recorded.step)
+    except InputError as error:
+        raise InputError(f"--executed: {error}") from error
+    problem = executed.problem
+    shape = {"dp": problem.dp, "pp": problem.pp, "microbatches": problem.microbatches}
+    dead = [str(worker) for worker in problem.workers if problem.speed(worker) == 0]
+    known = {key: str(value) for key, value in shape.items()} | {"dead": dead}
+    return compare(executed, gather({**flags, **known}, file).problem)

@@ -1,90 +1,123 @@
-"""The screen of the demo: step times as bars, workers, the last events; and the summary at its end."""
+"""The screen of the demo: step times as bars, the grid of workers, the last events; and the summary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.words import name_fault, phrase
-from holdfast.lab.story import Story
-from holdfast.values import (
-    AttemptStarted,
-    FaultInjected,
-    FaultRelieved,
-    Record,
-    Step,
-    StepSeen,
-    WorkerDied,
-)
+from holdfast.cli.words import phrase
+from holdfast.lab.story import Story, tell, witnessed
+from holdfast.membership import Needs
+from holdfast.values import AttemptStarted, FaultInjected, Record, Regrouped, Step, StepSeen, WorkerDied
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 90
 _HEIGHT = 5
 _EVENTS = 7
+_LOOKS = {"starting": "dim", "connected": "cyan", "training": "green", "dead": "bold red"}
 
 
 class Screen:
     """Turns steps and events into what is drawn, again and again."""
 
-    def __init__(self, *, ranks: int, steps: int) -> None:
-        self._ranks = ranks
+    def __init__(self, needs: Needs, *, steps: int) -> None:
+        self._needs = needs
         self._steps = steps
 
-    def draw(self, steps: Sequence[Step], records: Sequence[Record]) -> RenderableType:
+    def draw(
+        self, steps: Sequence[Step], records: Sequence[Record], losses: Mapping[int, str]
+    ) -> RenderableType:
         """Return the whole screen."""
-        title = f"holdfast demo: {self._ranks} workers, plain DDP over gloo, emulated accelerators"
+        shape = f"{self._needs.dp} pipelines x {self._needs.pp} stages"
+        both = Table.grid(padding=(0, 6))
+        both.add_row(self._workers(records), self._figures(steps, records, losses))
+        dead = {record.event.death.rank for record in records if isinstance(record.event, WorkerDied)}
         return Panel(
-            Group(_chart(steps), Text(), self._workers(steps, records), Text(), _feed(records)),
-            title=title,
+            Group(_chart(witnessed(steps, dead)), Text(), both, Text(), _feed(records)),
+            title=f"holdfast demo: {shape}, emulated accelerators",
             width=_WIDTH + 6,
         )
 
-    def _workers(self, steps: Sequence[Step], records: Sequence[Record]) -> RenderableType:
-        attempt = max((r.stamp.attempt for r in records if isinstance(r.event, AttemptStarted)), default=0)
-        last = {step.rank: step.step for step in steps if step.attempt == attempt}
-        states = _states(records, self._ranks)
+    def _workers(self, records: Sequence[Record]) -> RenderableType:
+        """Draw the grid: a row for each pipeline, a column for each stage."""
+        words = states(records, self._needs.dp * self._needs.pp)
+        table = Table(box=None, pad_edge=False)
+        for name in ["", *(f"stage {stage}" for stage in range(self._needs.pp))]:
+            table.add_column(name)
+        for pipeline in range(self._needs.dp):
+            row = words[pipeline * self._needs.pp :][: self._needs.pp]
+            cells = [Text(f"{pipeline}.{stage} {word}", style=_LOOKS[word]) for stage, word in enumerate(row)]
+            table.add_row(f"pipeline {pipeline}", *cells)
+        return table
+
+    def _figures(
+        self, steps: Sequence[Step], records: Sequence[Record], losses: Mapping[int, str]
+    ) -> RenderableType:
+        story = tell(steps, records, self._needs)
         table = Table(box=None, pad_edge=False, show_header=False)
-        for rank in range(self._ranks):
-            done = last.get(rank, -1) + 1
-            filled = round(30 * done / self._steps)
-            bar = Text("█" * filled, style="green") + Text("░" * (30 - filled), style="dim")
-            style, word = states[rank]
-            table.add_row(f"rank {rank}", bar, f"step {done:3d} of {self._steps}", Text(word, style=style))
+        table.add_row("step", f"{len(losses)} of {self._steps}")
+        if losses:
+            table.add_row("loss", f"{float(losses[max(losses)]):.4f}")
+        if story.before_s is not None:
+            table.add_row("step time", f"{1000 * story.before_s:.0f} ms")
+        for recovery in story.recoveries:
+            table.add_row(Text(f"{recovery.worker} killed", "red"), f"{recovery.pause_s:.2f} s lost")
+        if story.after_s is not None:
+            table.add_row("step time now", f"{1000 * story.after_s:.0f} ms")
         return table
 
 
-def print_summary(console: Console, story: Story, run_dir: Path) -> None:
-    """Print the figures at the end."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    if story.healthy_s is not None:
-        table.add_row("healthy step", f"{1000 * story.healthy_s:.0f} ms", "median, emulated accelerators")
-    for slow in story.slowdowns:
-        after = f", {1000 * slow.after_s:.0f} ms after relief" if slow.after_s is not None else ""
-        before = f"{slow.factor:.1f} times the {1000 * slow.before_s:.0f} ms before"
-        table.add_row(
-            f"under {name_fault(slow.fault)}",
-            f"{1000 * slow.during_s:.0f} ms",
-            f"{before}: one slow worker slows all{after}",
-        )
+def states(records: Sequence[Record], ranks: int) -> list[str]:
+    """Return a word for every worker: starting, connected, training or dead."""
+    words = ["starting"] * ranks
+    for record in records:
+        match record.event:
+            case AttemptStarted():
+                words = ["starting"] * ranks
+            case Regrouped(generation=0, members=members):
+                words = ["connected" if rank in members else word for rank, word in enumerate(words)]
+            case StepSeen(rank=rank) if words[rank] != "dead":
+                words[rank] = "training"
+            case WorkerDied(death=death):
+                words[death.rank] = "dead"
+    return words
+
+
+def print_summary(console: Console, story: Story, *, difference: str | None, steps: int) -> None:
+    """Print the figures at the end; what is said of the loss was compared."""
+    rows = _say_time(story)
+    if difference is None:
+        words = f"to the last bit as without the failure: {steps} losses, and all parameters at the end"
+        rows.append(("loss", "same", words))
+    else:
+        rows.append(("loss", "differs", difference))
+    wide = [max(len(row[column]) for row in rows) + 2 for column in range(2)]
+    for name, value, words in rows:
+        line = f"{name.ljust(wide[0])}{value.ljust(wide[1])}{words}"
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _say_time(story: Story) -> list[tuple[str, str, str]]:
+    rows = []
+    if story.before_s is not None:
+        rows.append(("step before", f"{1000 * story.before_s:.0f} ms", "median, emulated accelerators"))
     for recovery in story.recoveries:
-        table.add_row(
-            f"rank {recovery.rank} killed",
-            f"{recovery.pause_s:.1f} s",
-            "until the next finished step: all workers were restarted",
-        )
-    console.print(table)
-    console.print(f"event log: {run_dir / 'events.jsonl'}", highlight=False, soft_wrap=True)
+        words = "lost, then the others went on: no restart, no checkpoint"
+        rows.append((f"worker {recovery.worker} killed", f"{recovery.pause_s:.2f} s", words))
+    if story.after_s is not None and story.ratio is not None:
+        words = f"{story.ratio:.2f} times the one before; planned: {story.planned_ratio:.2f} times"
+        rows.append(("step after", f"{1000 * story.after_s:.0f} ms", words))
+    return rows
 
 
-def _chart(steps: Sequence[Step]) -> Text:
-    """Draw the step time of rank 0, one column per step, newest at the right."""
-    durations = [step.duration_s for step in steps if step.rank == 0 and step.duration_s > 0][-_WIDTH:]
+def _chart(seen: Sequence[Step]) -> Text:
+    """Draw step times, one column per step, newest at the right."""
+    durations = [step.duration_s for step in seen][-_WIDTH:]
     top_s = max([*durations, 0.001])
     text = Text(f"step time, up to {1000 * top_s:.0f} ms\n", style="bold")
     for row in reversed(range(_HEIGHT)):
@@ -93,25 +126,6 @@ def _chart(steps: Sequence[Step]) -> Text:
             text.append(_BARS[max(0, min(8, round(8 * level)))], style="cyan")
         text.append("\n")
     return text
-
-
-def _states(records: Sequence[Record], ranks: int) -> list[tuple[str, str]]:
-    states = [("dim", "starting")] * ranks
-    for record in records:
-        match record.event:
-            case AttemptStarted():
-                states = [("dim", "starting")] * ranks
-            case StepSeen(rank=rank):
-                states[rank] = ("green", "training")
-            case FaultInjected(fault=fault) if fault.kind != "kill":
-                for rank in fault.ranks:
-                    states[rank] = ("yellow", f"{fault.kind} x{fault.severity:g}")
-            case FaultRelieved(fault=fault):
-                for rank in fault.ranks:
-                    states[rank] = ("green", "training")
-            case WorkerDied(death=death):
-                states[death.rank] = ("red", "dead")
-    return states
 
 
 def _feed(records: Sequence[Record]) -> Text:

@@ -12,7 +12,9 @@ from holdfast.values import (
     FaultRelieved,
     GuardDied,
     GuardStarted,
+    JobStopped,
     LauncherDied,
+    Regrouped,
     RunEnded,
     RunStarted,
     StepSeen,
@@ -21,7 +23,7 @@ from holdfast.values import (
 )
 
 
-def phrase(event: AnyEvent) -> str:
+def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of event.
     """Return the event as a short clause."""
     match event:
         case RunStarted():
@@ -34,6 +36,12 @@ def phrase(event: AnyEvent) -> str:
             return f"all workers ended because rank {first.rank} died first"
         case AttemptEnded():
             return f"all workers ended ({event.reason})"
+        case Regrouped(generation=0):
+            return f"{len(event.members)} workers are connected"
+        case Regrouped():
+            return f"{len(event.members)} workers go on from step {event.version}"
+        case JobStopped():
+            return f"training cannot go on: {event.reason}"
         case GuardStarted():
             return "guard started"
         case GuardDied():
@@ -43,7 +51,7 @@ def phrase(event: AnyEvent) -> str:
         case StepSeen():
             return f"rank {event.rank} is training"
         case WorkerHung():
-            return f"rank {event.rank} hung: {event.evidence}"
+            return f"rank {event.rank} hung{', and was killed' * event.is_killed}: {event.evidence}"
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -56,9 +56,8 @@ class Stage:
                 outputs = (_a_tensor(self._loss(*outputs, targets)),)
         if self._loss is not None:
             return (outputs[0].detach(),), Passed(inputs, [outputs[0] * self._scale])
-        # Outputs are cut off from their graph in place, which views do not allow; and an input or a
-        # parameter that is handed on as it is would no longer ask for its gradient.
-        kept = [_own(each) if each.requires_grad else each for each in outputs]
+        is_alone = len(outputs) == 1
+        kept = [each if _may_be_cut_off(each, is_alone=is_alone) else each.clone() for each in outputs]
         return tuple(each.detach() for each in kept), Passed(inputs, kept)
 
     def backward(self, passed: Passed, gradients: Sequence[Tensor] | None) -> list[Tensor]:
@@ -111,8 +110,13 @@ def _a_tensor(loss: Any) -> Tensor:
     return loss
 
 
-def _own(output: Tensor) -> Tensor:
-    return output.clone() if output._is_view() or output.is_leaf else output
+def _may_be_cut_off(output: Tensor, *, is_alone: bool) -> bool:
+    """Say whether an output may be cut off from its graph in place, as the split of backward does.
+
+    Views do not allow it; an input or a parameter that is handed on as it is would no longer ask for its
+    gradient; and what other outputs were made of is still needed.
+    """
+    return not output.requires_grad or (is_alone and not output._is_view() and not output.is_leaf)
 
 
 def _reaches(output: Tensor, inputs: Tensors) -> bool:
@@ -127,7 +131,8 @@ def _reaches(output: Tensor, inputs: Tensors) -> bool:
         if id(getattr(node, "variable", None)) in wanted:
             return True
         seen.add(node)
-        nodes += [before for before, _ in node.next_functions]
+        # The first edge is followed first: along the residual connections it is a short way.
+        nodes += [before for before, _ in reversed(node.next_functions)]
     return False
 
 

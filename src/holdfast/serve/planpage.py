@@ -5,8 +5,10 @@ The page needs no network and no other file. Without JavaScript it is the same p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+
+import msgspec
 
 from holdfast.plan.planner import Plan
 from holdfast.plan.problem import Problem
@@ -94,17 +96,40 @@ _HOW = (
 )
 
 
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page says around its charts."""
+
+    lead: str
+    """A line below the title."""
+    figures: Sequence[Figure]
+    note: str
+    """A sentence below the charts."""
+    lists: Mapping[str, Sequence[str]] = {}
+    """Under each heading, its lines."""
+
+
 def draw_page(problem: Problem, plan: Plan, panels: Sequence[Panel]) -> str:
     """Return the page of a plan as HTML; its own problem differs from the one given if roles have changed."""
+    words = Words(
+        lead=f"{say_hit(problem)}; {plan.mode} plan",
+        figures=summarize(plan),
+        note="Times are in the unit of the costs.",
+        lists=say_changes(plan, _MAX_LINES),
+    )
+    return make_page(problem, panels, words)
+
+
+def make_page(problem: Problem, panels: Sequence[Panel], words: Words) -> str:
+    """Return a page of charts: the shape of the job, figures, charts, and lists of lines."""
     title = f"{problem.dp} pipelines x {problem.pp} stages x {problem.microbatches} micro-batches"
     chart = draw(panels)
     body = [
         f"<h1>{title}</h1>",
-        f'<p class="lead">{escape(say_hit(problem))}; {plan.mode} plan</p>',
-        f"<dl>{''.join(map(_card, summarize(plan)))}</dl>",
+        f'<p class="lead">{escape(words.lead)}</p>',
+        f"<dl>{''.join(map(_card, words.figures))}</dl>",
         f'<div class="chart" tabindex="0" role="region" aria-label="Gantt charts">{chart}</div>',
-        f'<p class="how">{_HOW if "<title>" in chart else ""} Times are in the unit of the costs.</p>',
-        *[_list(heading, lines) for heading, lines in say_changes(plan, _MAX_LINES).items()],
+        f'<p class="how">{_HOW if "<title>" in chart else ""} {escape(words.note)}</p>',
+        *[_list(heading, lines) for heading, lines in words.lists.items()],
         '<div id="told" role="status"></div>',
     ]
     return (
