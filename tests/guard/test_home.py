@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 
-from helpers import Ears
+from helpers import Ears, wait_until
 from holdfast.guard.home import Home, RunPlan, RunSettings
 from holdfast.job import place
 from holdfast.observe.eventlog import read_run
@@ -55,3 +56,18 @@ def test_an_impossible_grace_is_refused(grace_s: float) -> None:
     """Up to an hour."""
     with pytest.raises(ValueError, match=r"stop_grace_s is .*, expected 0 to 3600"):
         RunSettings(stop_grace_s=grace_s)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("kill_hung", [True, False])
+def test_the_guard_is_told_whether_it_may_kill(tmp_path: Path, ears: Ears, kill_hung: bool) -> None:
+    """By a flag, which it keeps when it is started again."""
+    home = Home(_plan(tmp_path, kill_hung=kill_hung), ears.say, node=0, chosen="")
+    try:
+        home.supervisor.look()
+        guard = psutil.Process(home.supervisor.pid)
+        wait_until(lambda: "--parent" in guard.cmdline(), "the guard's command")
+        command = guard.cmdline()
+    finally:
+        home.drop()
+    assert ("--no-kill-hung" in command) is not kill_hung

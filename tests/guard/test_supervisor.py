@@ -26,7 +26,7 @@ class Kept:
         (folder / "rings").mkdir()
         self.log = folder / "events.jsonl"
         log = EventLog(folder, node=0, host="a", say=ears.say)
-        self.supervisor = Supervisor(run_dir=folder, rings=folder / "rings", node=0, log=log, say=ears.say)
+        self.supervisor = Supervisor(run_dir=folder, rings=folder / "rings", log=log, say=ears.say)
 
     def guards(self) -> list[int]:
         """Process ids of all guards that have started."""

@@ -122,6 +122,26 @@ def test_a_native_crash_is_heard_as_text(desk: Desk) -> None:
     assert death.traceback.startswith("Fatal Python error: Aborted")
 
 
+def test_a_worker_that_the_job_survives_says_so(desk: Desk) -> None:
+    """What it says later is heard as from any other."""
+    says = "from holdfast.job.lastwords import say_survives\nassert say_survives()\n"
+    workers = desk.start(_boot(desk.folder, f"{says}raise ValueError('broken')\n"), ["false"])
+    death = desk.end(workers)[0]
+    assert [worker.survives for worker in workers.all] == [True, False]
+    assert (death.error, death.traceback is None) == ("ValueError: broken", False)
+
+
+@pytest.mark.parametrize(
+    ("end", "native"), [("os.kill(os.getpid(), 9)", None), ("os.abort()", "Fatal Python")]
+)
+def test_having_said_so_is_no_stack(desk: Desk, end: str, native: str | None) -> None:
+    """Only what a crash in native code has written is shown as its stack."""
+    says = "import os\nfrom holdfast.job.lastwords import say_survives\nsay_survives()\n"
+    death = desk.end(desk.start(_boot(desk.folder, f"{says}{end}\n")))[0]
+    assert (death.traceback or "")[:12] == (native or "")
+    assert "survives" not in (death.traceback or "").partition("\n")[0]
+
+
 def test_a_program_that_does_not_exist_ends_those_already_started(desk: Desk, tmp_path: Path) -> None:
     """The error comes out, and no worker stays."""
     mark = tmp_path / "pid"

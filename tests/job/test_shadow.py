@@ -51,7 +51,9 @@ MAKERS: dict[str, Callable[[Parameters], Any]] = {
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "none": lambda optimizer: None,
     "cosine": lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 10),
-    "one_cycle": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20, cycle_momentum=False),
+    "one_cycle": lambda optimizer: lr_scheduler.OneCycleLR(
+        optimizer, 0.1, total_steps=20, cycle_momentum=False
+    ),
     "sequence": lambda optimizer: lr_scheduler.SequentialLR(
         optimizer,
         [lr_scheduler.LinearLR(optimizer, total_iters=2), lr_scheduler.ExponentialLR(optimizer, 0.9)],

@@ -1,0 +1,102 @@
+"""Real workers train, evaluate, save and load: the same numbers however the work is ordered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.fork import Lab
+from pipejobs import check_survived, open_lab, run, train
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A lab whose workers find the jobs of the tests."""
+    with open_lab() as lab:
+        yield lab
+
+
+def test_order_of_the_work_does_not_show(lab: Lab) -> None:
+    """Updates ahead of their verdict or not, backward in one piece or two: the same bits."""
+    like = train(lab, 2, 2)
+    for words in (["--synchronous"], ["--schedule", "1f1b"]):
+        check_survived(train(lab, 2, 2, *words), like, pp=2)
+
+
+def test_exact_sums_are_sums(lab: Lab) -> None:
+    """Sums as floats and exact ones learn the same, to rounding."""
+    exact, floats = train(lab, 2, 2), train(lab, 2, 2, "--no-exact")
+    assert [float(x) for x in floats.losses] == pytest.approx([float(x) for x in exact.losses], rel=1e-4)
+
+
+def test_where_the_model_is_cut_does_not_matter(lab: Lab) -> None:
+    """One stage, two and three learn the same from the same data, clipping included, to rounding."""
+    one, two, three = (run(lab, "pipescenes", count, "cut", str(count)) for count in (1, 2, 3))
+    losses = [float(loss) for loss in one.losses]
+    assert len(losses) == 4, one.story
+    for other in (two, three):
+        assert [float(loss) for loss in other.losses] == pytest.approx(losses, rel=1e-5), other.story
+
+
+@pytest.mark.parametrize("is_exact", ["exact", "float"])
+def test_schedules_agree_about_tensors_that_skip_a_stage(lab: Lab, is_exact: str) -> None:
+    """Integers, inputs handed on as they are, weights off the path: the split of backward loses none."""
+    split, whole = (run(lab, "pipescenes", 3, "skip", each, is_exact) for each in ("zero_bubble", "1f1b"))
+    check_survived(split, whole, pp=3)
+
+
+def test_parameters_of_two_bytes_are_summed_over_pipelines(lab: Lab) -> None:
+    """Without exact sums too, peers of a stage hold the same bits in the end."""
+    ran = run(lab, "pipescenes", 4, "half")
+    check_survived(ran, ran, pp=2)
+
+
+def test_evaluation_is_the_same_after_a_death(lab: Lab) -> None:
+    """The dead worker's micro-batches are measured by its peer, and training goes on as before."""
+    like, ran = (run(lab, "pipescenes", 4, "evaluate", "3", *die) for die in ([], ["3:forward:1:1"]))
+    check_survived(ran, like, pp=2, dead=[3])
+    found = [re.findall(r"evaluated (\S+)", log) for each in (like, ran) for log in each.result.logs[:3]]
+    assert len({words[0] for words in found}) == 1, found
+
+
+def test_evaluation_with_other_shapes_is_refused(lab: Lab) -> None:
+    """What the next stage has no place for is named, rather than sent."""
+    ran = run(lab, "pipescenes", 2, "evaluate", "6")
+    assert ran.result.exit_codes == [1, 1], ran.story
+    assert "InputError: stage 0 gave float32 (6, 4), expected float32 (3, 4)" in ran.result.logs[0]
+
+
+@pytest.mark.parametrize("has_hub", [True, False])
+def test_checkpoint_goes_on_where_it_was_saved(lab: Lab, tmp_path: Path, has_hub: bool) -> None:
+    """Saved, loaded by other processes, and trained on: the bits of the run that was not broken off."""
+    folder = tmp_path / "checkpoint"
+    saved = run(lab, "pipescenes", 4, "save", str(folder), has_hub=has_hub)
+    assert sorted(path.name for path in folder.iterdir()) == ["pipeline.json", "stage_0.pt", "stage_1.pt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    check_survived(run(lab, "pipescenes", 4, "load", str(folder), has_hub=has_hub), saved, pp=2)
+
+
+def test_death_after_a_load_changes_nothing(lab: Lab, tmp_path: Path) -> None:
+    """A worker that dies in the first step after a checkpoint was loaded is survived as any other."""
+    saved = run(lab, "pipescenes", 4, "save", str(tmp_path / "c"))
+    ran = run(lab, "pipescenes", 4, "load", str(tmp_path / "c"), "1:forward:3:1")
+    check_survived(ran, saved, pp=2, dead=[1])
+
+
+def test_stages_that_do_not_fit_are_named(lab: Lab) -> None:
+    """Stage, shape and type are in the line; nobody hangs."""
+    ran = run(lab, "pipescenes", 2, "misfit")
+    assert "InputError: stage 1 cannot take what stage 0 gives: float32 (3, 4)" in ran.result.logs[1], (
+        ran.story
+    )
+
+
+def test_peers_that_start_apart_are_refused(lab: Lab) -> None:
+    """A builder that depends on the rank is found before the first step."""
+    ran = run(lab, "pipescenes", 2, "apart")
+    assert "InputError: stage 0: rank 1 starts from other parameters than rank 0" in ran.result.logs[1]

@@ -1,0 +1,156 @@
+"""Workers of small pipeline jobs, each with something unusual: ``-m pipescenes NAME [word …]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import holdfast
+from holdfast.job.pipeline import digest_of
+from holdfast.lab.mortal import Mortal, parse_death
+from pipejobs import data, first_stage, last_stage, make_pipeline
+
+RANK = int(os.environ.get("RANK", "0"))
+
+
+class Start(nn.Module):
+    """Hands on what it made, which of it counts, and a table that no input leads to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.table = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.tanh(self.layer(x)), (x > 0).long(), self.table
+
+
+class Middle(nn.Module):
+    """Hands on two of its inputs as they are, beside what it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.shift = nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Tensor, mask: Tensor, table: Tensor) -> tuple[Tensor, ...]:
+        return x, mask, self.layer(x) * mask + table, self.shift * 2
+
+
+class End(nn.Module):
+    """Takes all of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor, mask: Tensor, y: Tensor, shift: Tensor) -> Tensor:
+        made: Tensor = self.layer(x * mask + y + shift)
+        return made
+
+
+def settings(*die: str, **more: Any) -> holdfast.PipelineSettings:
+    """Return settings with deaths in them."""
+    return holdfast.PipelineSettings(listeners=(Mortal([parse_death(w) for w in die], rank=RANK),), **more)
+
+
+def skip(schedule: Any, is_exact: str, *die: str) -> None:
+    """Train three stages with tensors that skip one, integers, and weights off the path."""
+    stages = [Start, Middle, End]
+    exact = is_exact == "exact"
+    with make_pipeline(stages, exact=exact, settings=settings(*die, fault_free=schedule)) as pipeline:
+        steps(pipeline, 4)
+
+
+def half(*die: str) -> None:
+    """Train parameters of two bytes each, without exact sums."""
+    stages = [lambda: first_stage().bfloat16(), lambda: last_stage().bfloat16()]
+    made = {"data": lambda *which: tuple(each.bfloat16() for each in data(*which))}
+    with make_pipeline(stages, **made, settings=settings(*die)) as pipeline:
+        steps(pipeline, 3)
+
+
+def evaluate(rows: str, *die: str) -> None:
+    """Train, measure on other data with so many rows, and train on."""
+    with make_pipeline([first_stage, last_stage], exact=True, settings=settings(*die)) as pipeline:
+        steps(pipeline, 3)
+        say(f"evaluated {pipeline.evaluate(lambda *which: data(*which, rows=int(rows)), 3)!r}")
+        steps(pipeline, 2)
+
+
+def save(folder: str, *die: str) -> None:
+    """Train, save, and train on."""
+    with make_pipeline([first_stage, last_stage], exact=True, settings=settings(*die)) as pipeline:
+        for _ in range(3):
+            pipeline.step()
+        pipeline.save(folder)
+        steps(pipeline, 3)
+
+
+def load(folder: str, *die: str) -> None:
+    """Go on from where ``save`` saved."""
+    with make_pipeline([first_stage, last_stage], exact=True, settings=settings(*die)) as pipeline:
+        pipeline.load(folder)
+        steps(pipeline, 3)
+
+
+def cut(count: str) -> None:
+    """Train the same six layers, cut into so many stages."""
+    size = 6 // int(count)
+    stages = [lambda first=first: layers(first, first + size) for first in range(0, 6, size)]
+    with make_pipeline(stages, max_norm=0.5, settings=settings()) as pipeline:
+        steps(pipeline, 4)
+
+
+def layers(first: int, end: int) -> nn.Module:
+    """Return some of six layers, whose parameters depend on their numbers alone."""
+    made = [nn.Linear(4, 1 if number == 5 else 4) for number in range(first, end)]
+    for number, layer in enumerate(made, start=first):
+        generator = torch.Generator().manual_seed(number)
+        for parameter in layer.parameters():
+            nn.init.normal_(parameter, std=0.5, generator=generator)
+    return nn.Sequential(*(part for layer in made for part in (layer, nn.Tanh())))
+
+
+def misfit() -> None:
+    """Cut a model where it does not fit."""
+    make_pipeline([first_stage, lambda: nn.Linear(5, 1)])
+
+
+def apart() -> None:
+    """Start from parameters that depend on the rank."""
+
+    def build() -> nn.Module:
+        made = last_stage()
+        nn.init.constant_(made[0].bias, float(RANK))  # type: ignore[index]
+        return made
+
+    make_pipeline([build])
+
+
+def steps(pipeline: holdfast.Pipeline, count: int) -> None:
+    """Train so many steps, and say what came of them."""
+    losses = [pipeline.step() for _ in range(count)]
+    for loss in losses:
+        say(f"step {loss.step} loss {loss.item()!r}")
+    say(f"digest {digest_of(pipeline.module)}")
+
+
+def say(line: str) -> None:
+    """Write a line in one piece."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+SCENES: dict[str, Callable[..., None]] = {
+    each.__name__: each for each in (skip, half, evaluate, save, load, cut, misfit, apart)
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    SCENES[sys.argv[1]](*sys.argv[2:])
