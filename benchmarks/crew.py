@@ -124,8 +124,11 @@ def run(
         job = Job(
             module=MODULE,
             ranks=shape.workers,
-            args=[*("--pp", str(shape.pp), "--microbatches", str(shape.microbatches)), *arguments]
-            + ["--dump-after", str(timeout_s - 10)],
+            args=[
+                *("--pp", str(shape.pp), "--microbatches", str(shape.microbatches)),
+                *("--dump-after", str(timeout_s - 10)),
+                *arguments,
+            ],
             env={HUB_ENV: f"127.0.0.1:{hub.port}", TOKEN_ENV: token},
         )
         result = lab.run(

@@ -22,7 +22,7 @@ def last() -> nn.Module:
 def data(step: int, pipeline: int, microbatch: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(hash((step, pipeline, microbatch)))
     inputs = torch.randn(32, 16, generator=generator)
-    return inputs, inputs.sum(1, keepdim=True).sin()
+    return inputs, inputs.square().mean(1, keepdim=True)
 
 
 with holdfast.Pipeline(

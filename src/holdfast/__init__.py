@@ -7,7 +7,8 @@ __all__ = ["Loss", "Pipeline", "PipelineSettings", "__version__", "watch"]
 
 if TYPE_CHECKING:
     from holdfast.job.attach import watch
-    from holdfast.job.pipeline import Loss, Pipeline, PipelineSettings
+    from holdfast.job.options import Loss, PipelineSettings
+    from holdfast.job.pipeline import Pipeline
 
 
 def __getattr__(name: str) -> Any:

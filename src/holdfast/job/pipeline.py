@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import atexit
 import gc
-import hashlib
 import itertools
 import os
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import torch
 from torch import nn
 
 from holdfast.commit import Tally
 from holdfast.errors import InputError
-from holdfast.job import checkpoint, lastwords, probe, selfcheck
+from holdfast.job import build, checkpoint, lastwords, probe, selfcheck
 from holdfast.job.attach import RINGS_ENV
 from holdfast.job.engine import Engine
 from holdfast.job.flow import Flow
 from holdfast.job.member import AllDoneError, join
+from holdfast.job.options import Data, Loss, PipelineSettings
 from holdfast.job.place import find_place
 from holdfast.job.points import Listener, Points
-from holdfast.job.randomness import own_randomness, seed_device, seed_of
+from holdfast.job.randomness import own_randomness
 from holdfast.job.stage import Loss as LossFunction
 from holdfast.job.stage import Stage
 from holdfast.job.state import State
@@ -39,60 +38,6 @@ from holdfast.job.sums import ExactSum, FloatSum, GradientSum
 from holdfast.membership import Joined, Needs, Regroup
 
 _sessions = itertools.count()
-
-Data = Callable[[int, int, int], tuple[Any, Any]]
-"""Step, pipeline and micro-batch in; inputs and targets out. The same arguments give the same data."""
-
-
-class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What most jobs leave as it is."""
-
-    autocast: Any = None
-    """Type for autocast in forward, such as ``torch.bfloat16``; None: none."""
-    is_staggered: bool = True
-    """Stages update at once, without waiting for the others, and keep a shadow of their state."""
-    fault_free: Literal["zero_bubble", "1f1b"] = "zero_bubble"
-    """The schedule while nobody is slow or dead."""
-    seed: int = 0
-    """Of parameters and dropout."""
-    device: str = "cpu"
-    memory_bytes: int | None = None
-    """Memory of a worker; from it follows how many micro-batches it may hold. None: no limit."""
-    costs: tuple[tuple[float, float, float], ...] = ()
-    """Per stage: forward, input and weight gradient of a micro-batch, in any unit; none: all alike."""
-    comm: float = 0.0
-    """A transfer between stages, in the unit of the costs."""
-    listeners: tuple[Any, ...] = ()
-    """Objects with ``reach(point, op, step)``, called at every point that this worker reaches."""
-
-
-class Loss:
-    """The mean loss of a step; known at once, or when it is asked for while its step is under way."""
-
-    def __init__(self, pipeline: Pipeline, step: int) -> None:
-        self.step = step
-        self._pipeline = pipeline
-        self._value: float | None = None
-
-    def item(self) -> float:
-        """Return the number; waits for the step's verdict where that is still open."""
-        if self._value is None:
-            self._pipeline.settle()
-        assert self._value is not None
-        return self._value
-
-    def set(self, value: float) -> None:
-        """Be told; the same number, should a step have been computed again."""
-        self._value = value
-
-    def __float__(self) -> float:
-        return self.item()
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec)
-
-    def __repr__(self) -> str:
-        return f"Loss({self.item()!r}, step={self.step})"
 
 
 class Pipeline:
@@ -113,7 +58,7 @@ class Pipeline:
     ) -> None:
         self.settings = settings or PipelineSettings()
         self.rank, world = find_place(os.environ).rank, int(os.environ.get("WORLD_SIZE", "1"))
-        self.pp, self.dp = len(stages), shape_of(world, len(stages), microbatches)
+        self.pp, self.dp = len(stages), build.shape_of(world, len(stages), microbatches)
         self.is_exact = exact
         self._loss_handles: weakref.WeakValueDictionary[int, Loss] = weakref.WeakValueDictionary()
         self._asked = 0
@@ -121,7 +66,9 @@ class Pipeline:
         self._announcements: list[tuple[str, str, bytes]] = []
         self._device = torch.device(self.settings.device)
         needs = self._needs(microbatches)
-        module = self._build(stages)
+        if self.rank == 0:
+            build.refuse_shared(stages)
+        module = build.build(stages, self.rank % self.pp, seed=self.settings.seed, device=self._device)
         self._stage = Stage(
             module,
             self.rank % self.pp,
@@ -280,26 +227,6 @@ class Pipeline:
             comm=self.settings.comm,
         )
 
-    def _build(self, stages: Sequence[Callable[[], nn.Module]]) -> nn.Module:
-        number = self.rank % self.pp
-        if self.rank == 0:
-            for line in probe.shared_weights(_sketches(stages)):
-                raise InputError(line)
-        with own_randomness(self._device):
-            seed_device(self._device, seed_of(self.settings.seed, number))
-            try:
-                module = stages[number]()
-                if not isinstance(module, nn.Module):
-                    raise TypeError(f"it returned {type(module).__name__}, expected a module")
-                module = module.to(self._device)
-            except Exception as error:
-                raise InputError(
-                    f"the builder of stage {number} raised {type(error).__name__}: {error}"
-                ) from error
-        if not any(each.requires_grad for each in module.parameters()):
-            raise InputError(f"stage {number} has no parameters to train")
-        return module
-
     def _start(self, needs: Needs, optimizer: Any, scheduler: Any, max_norm: float | None) -> Engine:
         parameters = self._stage.parameters
         terms = needs.dp * needs.microbatches
@@ -356,7 +283,7 @@ class Pipeline:
 
     def _check_alike(self) -> None:
         """Refuse peers that start from different parameters."""
-        digest = digest_of(self.module)
+        digest = build.digest_of(self.module)
         peers = [rank for rank in self._engine.members if rank % self.pp == self._stage.number]
         store = self._engine.store(f"digest{self._stage.number}")
         self._announcements.append((f"digest{self._stage.number}", "0", digest.encode()))
@@ -432,42 +359,6 @@ class Pipeline:
                 checkpoint.Description(step=self._asked, stages=self.pp, exact=self.is_exact),
             )
         engine.meet()
-
-
-def shape_of(world: int, pp: int, microbatches: int) -> int:
-    """Return how many pipelines a number of workers makes."""
-    if pp < 1:
-        raise InputError("stages is empty, expected one builder per stage")
-    if microbatches < 1:
-        raise InputError(f"microbatches is {microbatches}, expected 1 or more")
-    if world % pp:
-        raise InputError(
-            f"{world} workers do not make whole pipelines of {pp} stages; start a multiple of {pp}"
-        )
-    return world // pp
-
-
-def digest_of(module: nn.Module) -> str:
-    """Return a hash of all parameters and buffers, in their order."""
-    digest = hashlib.sha256()
-    for name, tensor in module.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _sketches(stages: Sequence[Callable[[], Any]]) -> list[tuple[int, nn.Module]]:
-    """Return the stages by number, without memory of their own, where their builders allow that."""
-    made: list[tuple[int, nn.Module]] = []
-    for number, build in enumerate(stages):
-        try:
-            with torch.device("meta"):
-                module = build()
-        except Exception:  # Whatever is wrong with it, the worker that needs it will say it.
-            continue
-        if isinstance(module, nn.Module):
-            made.append((number, module))
-    return made
 
 
 def _close_at_exit(reference: weakref.ref[Pipeline]) -> None:

@@ -62,6 +62,8 @@ class Shadow:
                 self._optimizer.state.pop(parameter, None)
                 continue
             values = self._optimizer.state[parameter]
+            for later in [name for name in values if name not in names[index]]:
+                del values[later]
             for name in names[index]:
                 if (index, name) in self._numbers:
                     values[name] = copy.deepcopy(self._numbers[index, name])

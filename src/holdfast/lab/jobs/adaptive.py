@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast
-from holdfast.job.pipeline import digest_of
+from holdfast.job.build import digest_of
 from holdfast.job.place import find_place
 from holdfast.job.timeline import Timeline
 from holdfast.lab import gpt
