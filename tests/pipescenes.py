@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from random import Random
+from threading import Timer
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 import holdfast
-from holdfast.job.pipeline import digest_of
+from holdfast.job.build import digest_of
+from holdfast.job.mesh import Mesh, PeerLostError, wait
 from holdfast.lab.mortal import Mortal, parse_death
 from pipejobs import data, first_stage, last_stage, make_pipeline
 
@@ -133,6 +139,65 @@ def apart() -> None:
     make_pipeline([build])
 
 
+def mesh() -> None:
+    """Connect three workers, two of them of one stage; talk, and then be left by one of them."""
+    world = int(os.environ["WORLD_SIZE"])
+    port = int(os.environ["MASTER_PORT"])
+    store = TCPStore(os.environ["MASTER_ADDR"], port, world, RANK == 0, timeout=timedelta(seconds=60))
+    peers = [rank for rank in range(world) if rank % 2 == RANK % 2]
+    made = Mesh(rank=RANK, members=range(world), peers=peers)
+    made.connect(lambda name: PrefixStore(name, store))
+    say(f"holds {len(made._sockets)} of {2 * (world - 1) + len(peers) - 1}")
+    numbers, top = torch.tensor([RANK + 1]), torch.tensor([RANK])
+    made.sum_stage(numbers)
+    made.max_stage(top)
+    say(f"stage {numbers.tolist()} {top.tolist()}")
+    everybody = torch.tensor([2.0**RANK])
+    made.finish_sum(made.start_sum(everybody))
+    say(f"all {everybody.tolist()}")
+    before, after = torch.zeros(1), torch.full((1,), float(RANK))
+    sent = made.send(after, (RANK + 1) % world, 7)
+    wait(made.receive(before, (RANK - 1) % world, 7))
+    wait(sent)
+    say(f"before {before.tolist()}")
+    if RANK == 2:
+        made.close()
+    else:
+        end_of(made)
+    say("over")
+
+
+def end_of(made: Mesh) -> None:
+    """Wait for what never comes, in every way there is."""
+    waits: list[Callable[[], None]] = [
+        lambda: wait(made.receive(torch.zeros(1), 2, 9)),
+        lambda: made.finish_sum(made.start_sum(torch.zeros(1))),
+        made.close,
+    ]
+    for each in waits:
+        try:
+            each()
+        except PeerLostError:
+            say("lost")
+
+
+def woken(rounds: str) -> None:
+    """Add up and add up until the generation is over, again and again."""
+    port = int(os.environ["MASTER_PORT"])
+    store = TCPStore(os.environ["MASTER_ADDR"], port, 2, RANK == 0, timeout=timedelta(seconds=60))
+    for number in range(int(rounds)):
+        made, chance = Mesh(rank=RANK, members=[0, 1], peers=[0, 1]), Random(number)
+        tensor = torch.ones(chance.choice([1, 50, 2000, 200_000]))
+        with suppress(PeerLostError):
+            made.connect(lambda name, number=number: PrefixStore(f"{number}/{name}", store))  # type: ignore[misc]
+            # One leaves at some moment, and the other is told soon after, as the hub does.
+            Timer(chance.uniform(0.05, 0.07) + 0.02 * (number % 2 == RANK), made.wake).start()
+            while True:
+                made.sum_stage(tensor)
+        made.close()
+        say(f"round {number}")
+
+
 def steps(pipeline: holdfast.Pipeline, count: int) -> None:
     """Train so many steps, and say what came of them."""
     losses = [pipeline.step() for _ in range(count)]
@@ -148,7 +213,7 @@ def say(line: str) -> None:
 
 
 SCENES: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (skip, half, evaluate, save, load, cut, misfit, apart)
+    each.__name__: each for each in (skip, half, evaluate, save, load, cut, misfit, apart, mesh, woken)
 }
 
 if __name__ == "__main__":

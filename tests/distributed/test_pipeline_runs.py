@@ -100,3 +100,22 @@ def test_peers_that_start_apart_are_refused(lab: Lab) -> None:
     """A builder that depends on the rank is found before the first step."""
     ran = run(lab, "pipescenes", 2, "apart")
     assert "InputError: stage 0: rank 1 starts from other parameters than rank 0" in ran.result.logs[1]
+
+
+def test_mesh_talks_and_fails_as_one(lab: Lab) -> None:
+    """A mesh holds every connection, adds up within a stage and over all, and is lost where one leaves."""
+    ran = run(lab, "pipescenes", 3, "mesh", has_hub=False)
+    lines = [log.splitlines() for log in ran.result.logs]
+    even, odd = ["holds 5 of 5", "stage [4] [2]"], ["holds 4 of 4", "stage [2] [1]"]
+    all_say = "all [7.0]"
+    assert lines[0] == [*even, all_say, "before [2.0]", "lost", "lost", "over"], ran.story
+    assert lines[1] == [*odd, all_say, "before [0.0]", "lost", "lost", "over"], ran.story
+    assert lines[2] == [*even, all_say, "before [1.0]", "over"], ran.story
+    assert ran.result.exit_codes == [0, 0, 0]
+
+
+def test_collective_always_learns_that_its_generation_is_over(lab: Lab) -> None:
+    """Whenever a worker leaves, in the middle of whatever sum, the other's wait ends."""
+    ran = run(lab, "pipescenes", 2, "woken", "40", has_hub=False)
+    assert ran.result.exit_codes == [0, 0], ran.story
+    assert [len(log.splitlines()) for log in ran.result.logs] == [40, 40]

@@ -17,7 +17,7 @@ Parameters = list[nn.Parameter]
 
 
 class Lazy(torch.optim.Optimizer):
-    """Keeps what other optimizers do not: tensors of other shapes, numbers, lists, and more from step 2 on."""
+    """Keeps what other optimizers do not: other shapes, numbers, lists, and more from step 2 on."""
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters, {"lr": 0.1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -205,14 +206,12 @@ def test_overflow_is_never_prepared(twin: Twin) -> None:
 
 def test_calm_follows_from_what_is_committed(twin: Twin) -> None:
     """After a clipped step nothing is applied ahead until enough steps were calm."""
-    assert twin.state.may_go_ahead
-    twin.prepare(1)
-    twin.state.apply(CLIPPED)
-    for step in range(2, 2 + CALM_STEPS):
-        assert not twin.state.may_go_ahead
+    found = [twin.state.may_go_ahead]
+    for step, verdict in enumerate([CLIPPED] + [PLAIN] * CALM_STEPS, start=1):
         twin.prepare(step)
-        twin.state.apply(PLAIN)
-    assert twin.state.may_go_ahead
+        twin.state.apply(verdict)
+        found.append(twin.state.may_go_ahead)
+    assert found == [True] + [False] * CALM_STEPS + [True]
 
 
 def test_saved_state_goes_on(twin: Twin) -> None:
@@ -221,7 +220,7 @@ def test_saved_state_goes_on(twin: Twin) -> None:
     with torch.no_grad():
         for parameter, saved in zip(other.mine, twin.mine, strict=True):
             parameter.copy_(saved)
-    other.state.load(twin.state.save(), version=1)
+    other.state.load(copy.deepcopy(twin.state.save()), version=1)
     twin.plain(1)
     for each in (twin, other):
         each.prepare(1)

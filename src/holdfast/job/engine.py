@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast.commit import Tally
 from holdfast.job.flow import Flow, Load, Losses
 from holdfast.job.member import Member
-from holdfast.job.mesh import Mesh, PeerLostError, Work, wait
+from holdfast.job.mesh import Mesh, PeerLostError, Work
 from holdfast.job.points import Points
 from holdfast.job.randomness import own_randomness
 from holdfast.job.routes import Instruction, forward_only, instructions
@@ -192,9 +192,10 @@ class Engine:
         """Wait for the verdict on the last step, if it is open; return whether what followed stands."""
         if self._ahead is None:
             return True
+        assert self._mesh is not None
         work, numbers = self._ahead
         self.points.after_ops(Phase.SETTLE)
-        wait(work)
+        self._mesh.finish_sum(work)
         self._ahead = None
         step, tally = self._state.position - 1, self._unpack(numbers)
         self._state.note(step, tally)
@@ -232,8 +233,9 @@ class Engine:
 
     def _conclude(self, step: int, work: Work | None, numbers: Tensor) -> None:
         """Wait for the verdict of all, and do what it says."""
+        assert self._mesh is not None
         self.points.after_ops(Phase.SETTLE)
-        wait(work)
+        self._mesh.finish_sum(work)
         tally = self._unpack(numbers)
         self._state.note(step, tally)
         verdict = self._state.judge(tally)
@@ -251,21 +253,21 @@ class Engine:
         with own_randomness(self.device), self.points.keeping(Phase.EVALUATE):
             losses = self.flow.evaluate(instructions(schedule, self.rank), load)
             numbers = self._loss_vector(losses, microbatches)
-            wait(self._mesh.start_sum(numbers))
+            self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[float] = numbers.tolist()
         return found
 
     def meet(self) -> None:
         """Wait until every member of the generation is here."""
         assert self._mesh is not None
-        wait(self._mesh.start_sum(torch.zeros(1)))
+        self._mesh.finish_sum(self._mesh.start_sum(torch.zeros(1)))
 
     def gather(self, number: int) -> list[int]:
         """Return what every member of the generation gave, in their order."""
         assert self._mesh is not None
         numbers = torch.zeros(len(self.members), dtype=torch.int64)
         numbers[self.members.index(self.rank)] = number
-        wait(self._mesh.start_sum(numbers))
+        self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[int] = numbers.tolist()
         return found
 

@@ -3,7 +3,8 @@
 gloo cannot be told to give up: neither ``abort`` nor a time-out wakes a wait that others depend on, and a
 group is not gone before its collectives have ended. So a mesh keeps a second handle on each of the groups'
 sockets, and ``wake`` shuts them down, from any thread: whatever waits here fails at once, and so does whoever
-waits for this worker.
+waits for this worker. Some collectives that were begun just then never learn of it (a notification gets lost
+inside gloo), so they are waited for in pieces, and those that stay are left to a thread.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ FORM_TIMEOUT = timedelta(seconds=60)
 """How long connecting may take on a machine with much else to do; it is given up at once when a peer dies."""
 OP_TIMEOUT = timedelta(hours=6)
 """Hangs are found by the guard, which knows how long steps take."""
+LOOK_UP = timedelta(seconds=0.2)
+"""How often a wait for a collective looks whether the generation is over."""
 TENSORS_PER_MESSAGE = 16
 """How many tensors a stage may hand on for one micro-batch."""
 
@@ -127,6 +130,12 @@ class Mesh:
             self._pending = self._world.allreduce([tensor], ReduceOp.SUM, OP_TIMEOUT)
         return self._pending
 
+    def finish_sum(self, work: Work | None) -> None:
+        """Wait for what ``start_sum`` began; raise ``PeerLostError`` if it cannot end."""
+        self._pending = None
+        if work is not None:
+            self._finish(self._world, work)
+
     def wake(self) -> None:
         """Make every wait on this mesh fail, here and at those who wait for this worker; from any thread."""
         with self._lock:
@@ -139,8 +148,7 @@ class Mesh:
         self.wake()
         # A group that is dropped waits for its collectives, and would hold the interpreter meanwhile.
         with suppress(PeerLostError):
-            wait(self._pending)
-        self._pending = None
+            self.finish_sum(self._pending)
         with self._lock:
             for each in self._sockets:
                 each.close()
@@ -150,7 +158,16 @@ class Mesh:
     def _reduce(self, group: Any, tensor: Tensor, op: Any) -> None:
         if group is not None:
             with _losing():
-                wait(group.allreduce([tensor], op, OP_TIMEOUT))
+                work = group.allreduce([tensor], op, OP_TIMEOUT)
+            self._finish(group, work)
+
+    def _finish(self, group: Any, work: Work) -> None:
+        is_over = False
+        while not _ends(work):
+            if is_over:
+                Thread(target=_outlast, args=(group, work), name="holdfast-stuck", daemon=True).start()
+                raise PeerLostError("a collective did not notice that its generation is over")
+            is_over = self._is_broken  # What would notice it has until the next look.
 
 
 def wait(work: Work | None) -> None:
@@ -158,6 +175,25 @@ def wait(work: Work | None) -> None:
     if work is not None:
         with _losing():
             work.wait(OP_TIMEOUT)
+
+
+def _ends(work: Work) -> bool:
+    """Wait a little for a collective, and return whether it has ended; raise if it has failed."""
+    with _losing():
+        try:
+            work.wait(LOOK_UP)
+        except RuntimeError:
+            if work.is_completed():
+                raise
+            return False
+    return True
+
+
+def _outlast(group: Any, work: Work) -> None:
+    """Keep a group until its collective has ended: who drops it before that waits for it."""
+    with suppress(PeerLostError):
+        wait(work)
+    del group
 
 
 def _open_files() -> set[int]:

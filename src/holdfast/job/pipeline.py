@@ -202,6 +202,7 @@ class Pipeline:
                 pass
         self._is_closed = True
         self._engine.leave()
+        gc.unfreeze()  # What was opened can be freed again.
 
     def __enter__(self) -> Pipeline:
         return self
