@@ -13,7 +13,7 @@ from holdfast.commit import Standing, agree
 from holdfast.errors import InputError
 from holdfast.membership import Action, Event, Joined, Left, Needs, Regroup, Reported, Stop
 from holdfast.plan.choose import choose
-from holdfast.plan.problem import Costs, Problem, Worker, make_speeds
+from holdfast.plan.problem import Costs, Problem, Worker, make_speeds, parse_worker
 
 
 class Controller:
@@ -102,7 +102,7 @@ class Controller:
     def problem(self) -> Problem:
         """Return what there is to plan for those who are left."""
         needs = self.needs[self.live[0]]
-        changed = {_worker(name): speed for name, speed in self.speeds.items()}
+        changed = {parse_worker(name): speed for name, speed in self.speeds.items()}
         live = set(self.live)
         for rank in range(needs.dp * needs.pp):
             if rank not in live:
@@ -158,10 +158,3 @@ def _say_lost(stages: list[int], needs: Needs, reports: dict[int, Standing]) -> 
 
 def _say_versions(reports: dict[int, Standing]) -> str:
     return ", ".join(f"rank {rank} is at {sorted(reports[rank].reachable)}" for rank in sorted(reports))
-
-
-def _worker(name: str) -> Worker:
-    pipeline, dot, stage = name.partition(".")
-    if not (dot and pipeline.isdecimal() and stage.isdecimal()):
-        raise InputError(f"{name!r} is no worker, expected pipeline.stage, such as '1.2'")
-    return Worker(int(pipeline), int(stage))

@@ -6,7 +6,8 @@ import pytest
 
 from holdfast.commit import Agreement, Standing
 from holdfast.errors import TrainingLostError
-from holdfast.job.member import LoneMember, join
+from holdfast.job.lone import LoneMember
+from holdfast.job.member import join
 from holdfast.membership import Joined, Needs, Reported
 from holdfast.plan.ops import parse_schedule
 

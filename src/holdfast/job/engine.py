@@ -112,6 +112,12 @@ class Engine:
         if self._mesh is not None:
             self._mesh.close()
 
+    def give_up(self) -> None:
+        """Leave without a goodbye, after an error: to the others this worker is dead."""
+        self._member.drop()
+        if self._mesh is not None:
+            self._mesh.close()
+
     def _is_done(self, work: Callable[[], None]) -> bool:
         try:
             work()

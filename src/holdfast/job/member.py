@@ -13,13 +13,13 @@ from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
-from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import Store
 
-from holdfast.commit import Agreement
 from holdfast.errors import TrainingLostError
+from holdfast.job.lone import LoneMember
 from holdfast.job.mesh import PeerLostError
 from holdfast.job.messages import (
     HEADER_BYTES,
@@ -38,8 +38,6 @@ from holdfast.job.messages import (
     encode,
 )
 from holdfast.membership import Joined, Regroup, Reported, Stop
-from holdfast.plan.choose import choose
-from holdfast.plan.problem import Costs, Problem
 
 _CONNECT_S = 30.0
 _FAREWELL_S = 10.0
@@ -64,6 +62,9 @@ class Member(Protocol):
 
     def leave(self) -> None:
         """Say goodbye, and return when the others have done so too."""
+
+    def drop(self) -> None:
+        """Be gone without a goodbye."""
 
 
 def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
@@ -118,6 +119,11 @@ class HubMember:
             self._send(Bye())
             while not isinstance(_take(self._decisions, _FAREWELL_S), Farewell):
                 pass
+        self.drop()
+
+    def drop(self) -> None:
+        with suppress(OSError):  # The other end has closed it already.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def put(self, generation: int, key: str, value: bytes) -> None:
@@ -165,45 +171,6 @@ class HubMember:
             parts.append(part)
             count -= len(part)
         return b"".join(parts)
-
-
-class LoneMember:
-    """A membership in a job whose launcher cannot let it survive: the first generation is the last."""
-
-    survives = False
-    on_void: Callable[[int], None] = staticmethod(lambda generation: None)
-
-    def __init__(self, joined: Joined, *, session: int, env: Mapping[str, str]) -> None:
-        self._needs = joined.needs
-        self._world = joined.needs.dp * joined.needs.pp
-        self._prefix = f"holdfast/{session}/{env.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-        self._store = _launcher_store(joined.rank, self._world, env)
-
-    def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
-        if not is_wanted:
-            raise TrainingLostError(
-                "a worker is gone, and nobody but `holdfast run` lets the others go on without it"
-            )
-        needs = self._needs
-        problem = Problem(
-            dp=needs.dp,
-            pp=needs.pp,
-            microbatches=needs.microbatches,
-            costs=tuple(Costs(*each) for each in needs.costs),
-            comm=needs.comm,
-        )
-        return Regroup(
-            generation=report.generation + 1,
-            members=list(range(self._world)),
-            agreement=Agreement(version=report.standing.version),
-            schedule=str(choose(problem, fault_free=needs.fault_free)),
-        )
-
-    def store(self, generation: int, name: str) -> Store:
-        return PrefixStore(f"{self._prefix}/{generation}/{name}", self._store)
-
-    def leave(self) -> None:
-        return
 
 
 class _HubStore(Store):
@@ -263,17 +230,3 @@ def _hub_gone(error: OSError) -> TrainingLostError:
         "a worker is gone, and with it the launcher of node 0, which keeps the list of who is left "
         f"({error}): training ends; go on from a checkpoint"
     )
-
-
-def _launcher_store(rank: int, world: int, env: Mapping[str, str]) -> Any:
-    if world == 1:
-        return HashStore()
-    try:
-        host, port = env["MASTER_ADDR"], int(env["MASTER_PORT"])
-    except (KeyError, ValueError):
-        raise TrainingLostError(
-            f"this is one of {world} workers, but MASTER_ADDR and MASTER_PORT are not set: "
-            "start them with `holdfast run`"
-        ) from None
-    is_host = rank == 0 and env.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return TCPStore(host, port, world, is_host, timeout=timedelta(seconds=300))

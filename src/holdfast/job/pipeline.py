@@ -36,6 +36,7 @@ from holdfast.job.state import State
 from holdfast.job.status import Phase, StatusWriter, page_path, publish_schedule
 from holdfast.job.sums import ExactSum, FloatSum, GradientSum
 from holdfast.membership import Joined, Needs, Regroup
+from holdfast.plan.problem import Problem, make_speeds, parse_worker
 
 _sessions = itertools.count()
 
@@ -66,9 +67,9 @@ class Pipeline:
         self._announcements: list[tuple[str, str, bytes]] = []
         self._device = torch.device(self.settings.device)
         needs = self._needs(microbatches)
-        if self.rank == 0:
-            build.refuse_shared(stages)
         module = build.build(stages, self.rank % self.pp, seed=self.settings.seed, device=self._device)
+        if self.rank == 0:  # After its own: builders may share a model that the first of them makes.
+            build.refuse_shared(stages)
         self._stage = Stage(
             module,
             self.rank % self.pp,
@@ -163,6 +164,9 @@ class Pipeline:
 
     def rebalance(self, speeds: dict[str, float]) -> None:
         """Plan again for these speeds (``{"1.2": 0.5}``: half as fast); 1 for who is not named."""
+        changed = {parse_worker(name): speed for name, speed in speeds.items()}
+        # Raises here, at the script's own call, if that is no job.
+        Problem(dp=self.dp, pp=self.pp, microbatches=1, speeds=make_speeds(self.dp, self.pp, changed))
         self.settle()
         self._engine.regroup(speeds=dict(speeds))
         self._engine.points.enter(Phase.OUTSIDE)
@@ -210,6 +214,9 @@ class Pipeline:
     def __exit__(self, kind: Any, *rest: object) -> None:
         if kind is None:
             self.close()
+        elif not self._is_closed:
+            self._is_closed = True
+            self._engine.give_up()
 
     # --- how it is put together ---------------------------------------------------------------
 

@@ -6,7 +6,9 @@ step; an update may be applied *ahead* of its verdict if the state before it is 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from torch import nn
@@ -180,9 +182,16 @@ class State:
             if isinstance(self._sums, ExactSum):
                 self.exponents = self._sums.exponents_after(self._reduced.magnitudes)
         if self.scheduler is not None:
-            self.scheduler.step()
+            self._step_scheduler(is_skipped=scale == 0.0)
         self.version += 1
         self._is_prepared = False
+
+    def _step_scheduler(self, *, is_skipped: bool) -> None:
+        assert self.scheduler is not None
+        with warnings.catch_warnings() if is_skipped else nullcontext():
+            if is_skipped:  # torch warns of a rate that changes before the first update.
+                warnings.simplefilter("ignore", UserWarning)
+            self.scheduler.step()
 
     def _step_optimizer(self, reduced: Reduced, scale: float) -> None:
         for parameter, gradient in zip(self._parameters, reduced.gradients, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
@@ -15,19 +16,7 @@ from holdfast.errors import InputError
 from holdfast.job.points import Point
 from holdfast.plan.ops import Op
 
-POINTS: tuple[Point, ...] = (
-    "receive",
-    "forward",
-    "input",
-    "weight",
-    "backward",
-    "done",
-    "send",
-    "reduction",
-    "barrier",
-    "step",
-    "regroup",
-)
+POINTS: tuple[Point, ...] = get_args(Point)
 
 
 class Death(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 
 import msgspec
@@ -122,6 +123,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     def healthy(self) -> Problem:
         """The same job with nobody slow or dead."""
         return msgspec.structs.replace(self, speeds=())
+
+
+def parse_worker(name: str) -> Worker:
+    """Return the worker that is written ``1.2``."""
+    match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", name)
+    if match is None:
+        raise InputError(f"{name!r} is no worker, expected pipeline.stage, such as '1.2'")
+    return Worker(int(match[1]), int(match[2]))
 
 
 def make_speeds(dp: int, pp: int, changed: dict[Worker, float]) -> tuple[tuple[float, ...], ...]:
