@@ -62,6 +62,11 @@ class Engine:
         self.load: Load | None = None
 
     @property
+    def survives(self) -> bool:
+        """Whether the others go on when a worker dies."""
+        return self._member.survives
+
+    @property
     def stage(self) -> int:
         """The stage that this worker holds."""
         return self.rank % self.needs.pp

@@ -10,6 +10,7 @@ import atexit
 import gc
 import itertools
 import os
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -264,11 +265,24 @@ class Pipeline:
         if self.settings.memory_bytes is not None:
             engine.regroup(cap=self._cap(self.settings.memory_bytes))
         lastwords.say_survives()
+        self._say_what_a_death_means()
         atexit.register(_close_at_exit, weakref.ref(self))
         # So that collections, also the one of a recovery, need not look at what torch has brought.
         gc.collect()
         gc.freeze()
         engine.points.enter(Phase.OUTSIDE)
+
+    def _say_what_a_death_means(self) -> None:
+        """Say once, on one rank, if the first death will end the job."""
+        if self.rank != 0 or self.dp * self.pp == 1:
+            return
+        if self.dp == 1:
+            reason = "dp is 1, so no worker has a peer that holds the same parameters"
+        elif not self._engine.survives:
+            reason = "the launcher is not `holdfast run`"
+        else:
+            return
+        sys.stderr.write(f"holdfast: {reason}: the death of any worker ends the training\n")
 
     def _probe(self) -> None:
         engine = self._engine
