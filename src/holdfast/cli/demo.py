@@ -36,9 +36,10 @@ STAGES = 2
 MICROBATCHES = 4
 KILL = f"kill rank={2 * STAGES - 1} at={STEPS // 2}"
 """The last worker of pipeline 1, from outside."""
-PADDING = ["--op-ms", "12"]
+PADDING = ["--op-ms", "30"]
 MODULE = "holdfast.lab.jobs.adaptive"
 ARGUMENTS = ["--pp", str(STAGES), "--microbatches", str(MICROBATCHES), "--steps", str(STEPS)]
+ARGUMENTS += ["--width", "16", "--batch", "1", "--length", "8"]
 _PATIENCE_S = 600.0
 AGAIN = "the same job once more, without the failure and without the waiting, to compare"
 
