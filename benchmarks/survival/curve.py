@@ -12,9 +12,9 @@ from holdfast.lab.fork import Lab
 from holdfast.serve.chart import Chart, Panel, Series, draw
 
 SHAPE = Shape(dp=4, pp=4, microbatches=4)
-STEPS = 160
+STEPS = 120
 FAILURES = 10
-ARGUMENTS = ["--steps", str(STEPS), "--op-ms", "5", "--width", "32", "--max-norm", "1.0"]
+ARGUMENTS = ["--steps", str(STEPS), "--op-ms", "30", "--width", "16", "--batch", "1", "--length", "8"]
 
 
 def measure(seed: int, picture: Path | None) -> common.Part:
