@@ -47,9 +47,7 @@ def measure(count: int, seed: int) -> common.Part:
                 pauses.append(rival(number))
                 bar.advance(task)
             rows.append(_rival_row(name, pauses))
-    notes = [
-        "real compute; 3x4x6: emulated accelerators and real messages"
-    ]
+    notes = ["real compute; 3x4x6: emulated accelerators and real messages"]
     return common.Part(rows, notes)
 
 
