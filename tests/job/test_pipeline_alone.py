@@ -143,6 +143,22 @@ def test_checkpoint_goes_on_to_the_bit(tmp_path: Path, schedule: Callable[[Any],
         assert digest_of(pipeline.module) == digest
 
 
+def test_training_goes_on_after_a_save_that_failed(tmp_path: Path) -> None:
+    """The error names the folder and the reason, the checkpoint before stays, and so do the parameters."""
+    (tmp_path / "file").touch()
+    with make_pipeline([model], exact=True) as pipeline:
+        pipeline.step()
+        pipeline.save(tmp_path / "good")
+        before = digest_of(pipeline.module)
+        with pytest.raises(OSError, match=r"file/x was not saved: .*Not a directory"):
+            pipeline.save(tmp_path / "file" / "x")
+        assert digest_of(pipeline.module) == before
+        after = pipeline.step().item()
+    with make_pipeline([model], exact=True) as pipeline:
+        pipeline.load(tmp_path / "good")
+        assert pipeline.step().item() == after
+
+
 def test_step_with_a_value_that_is_not_finite_is_skipped() -> None:
     """Its loss is told, the parameters stay, and training goes on."""
 

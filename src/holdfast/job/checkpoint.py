@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ def finish(folder: Path, description: Description) -> None:
         folder.rename(older)
     draft.rename(folder)
     shutil.rmtree(older, ignore_errors=True)
+
+
+def failure_of(write: Callable[[], None]) -> str | None:
+    """Write, and return why that failed, None if it did not; torch reports a full disk as it pleases."""
+    try:
+        write()
+    except (OSError, RuntimeError) as error:
+        return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return None
 
 
 def read_description(folder: Path) -> Description:

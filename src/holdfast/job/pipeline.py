@@ -173,11 +173,17 @@ class Pipeline:
         self._engine.points.enter(Phase.OUTSIDE)
 
     def save(self, folder: str | Path) -> None:
-        """Write a checkpoint, whole or not at all; every rank calls it, one per stage writes."""
+        """Write a checkpoint, whole or not at all; every rank calls it, one per stage writes.
+
+        Raises ``OSError`` on all ranks alike if any could not write; training can go on after it.
+        """
         self.settle()
-        while not self._engine.attempt(lambda: self._save_once(Path(folder))):
-            pass
+        failures: list[str] = []
+        while not self._engine.attempt(lambda: self._save_once(Path(folder), failures)):
+            failures.clear()
         self._engine.points.enter(Phase.OUTSIDE)
+        if failures:
+            raise OSError(f"{folder} was not saved: {failures[0]}")
 
     def load(self, folder: str | Path) -> None:
         """Go on from a checkpoint; before the first step, on every rank."""
@@ -367,20 +373,23 @@ class Pipeline:
                 f"{self._stage.number}: {type(error).__name__}: {words}"
             ) from error
 
-    def _save_once(self, folder: Path) -> None:
+    def _save_once(self, folder: Path, failures: list[str]) -> None:
         engine = self._engine
         engine.points.enter(Phase.SAVE)
-        peers = [rank for rank in engine.members if rank % self.pp == self._stage.number]
-        if self.rank == peers[0]:
-            content = {"module": self.module.state_dict(), "state": self._state.save()}
-            checkpoint.write_stage(folder, self._stage.number, content)
-        engine.meet()
-        if self.rank == engine.members[0]:
-            checkpoint.finish(
-                folder,
-                checkpoint.Description(step=self._asked, stages=self.pp, exact=self.is_exact),
-            )
-        engine.meet()
+        content = {"module": self.module.state_dict(), "state": self._state.save()}
+        description = checkpoint.Description(step=self._asked, stages=self.pp, exact=self.is_exact)
+        number = self._stage.number
+        peers = [rank for rank in engine.members if rank % self.pp == number]
+        for writer, write in (
+            (peers[0], lambda: checkpoint.write_stage(folder, number, content)),
+            (engine.members[0], lambda: checkpoint.finish(folder, description)),
+        ):
+            mine = checkpoint.failure_of(write) if self.rank == writer else None
+            # All learn of it: a rank that raised alone would look dead, and a peer would try in its place.
+            failed = engine.gather(mine is not None)
+            if any(failed):
+                failures.append(mine or f"rank {engine.members[failed.index(1)]} could not write its part")
+                return
 
 
 def _close_at_exit(reference: weakref.ref[Pipeline]) -> None:
