@@ -14,7 +14,8 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,9 +119,7 @@ def run(
     """Run the job once."""
     stops: list[str] = []
     killed_s: dict[int, float] = {}
-    token = secrets.token_hex(8)
-    hub = Hub(token, Callbacks(on_stop=stops.append), is_local=True)
-    try:
+    with open_hub(stops) as env:
         job = Job(
             module=MODULE,
             ranks=shape.workers,
@@ -129,14 +128,26 @@ def run(
                 *("--dump-after", str(timeout_s - 10)),
                 *arguments,
             ],
-            env={HUB_ENV: f"127.0.0.1:{hub.port}", TOKEN_ENV: token},
+            env=env,
         )
         result = lab.run(
             job, timeout_s=timeout_s, grace_s=timeout_s, on_start=_killer(kills, killed_s) if kills else None
         )
+    return Finished(result=result, pp=shape.pp, stops=stops, killed_s=killed_s)
+
+
+@contextmanager
+def open_hub(stops: list[str]) -> Iterator[dict[str, str]]:
+    """Open a hub as ``holdfast run`` has one, and yield what its workers need to find it.
+
+    Reasons why training could not go on are added to ``stops``.
+    """
+    token = secrets.token_hex(8)
+    hub = Hub(token, Callbacks(on_stop=stops.append), is_local=True)
+    try:
+        yield {HUB_ENV: f"127.0.0.1:{hub.port}", TOKEN_ENV: token}
     finally:
         hub.close()
-    return Finished(result=result, pp=shape.pp, stops=stops, killed_s=killed_s)
 
 
 def _killer(kills: Sequence[Kill], killed_s: dict[int, float]) -> Callable[[Path, dict[int, int]], None]:

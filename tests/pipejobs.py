@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast
-from holdfast.guard.hub import Callbacks, Hub
-from holdfast.job.messages import HUB_ENV, TOKEN_ENV
+from crew import open_hub
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.mortal import parse_death
 
@@ -106,14 +104,10 @@ def open_lab() -> Iterator[Lab]:
 
 def run(lab: Lab, module: str, ranks: int, *args: str, has_hub: bool = True) -> Ran:
     """Run a job to its end, beside a hub as ``holdfast run`` has one."""
-    token, stops = secrets.token_hex(8), list[str]()
-    hub = Hub(token, Callbacks(on_stop=stops.append), is_local=True)
-    env = {HUB_ENV: f"127.0.0.1:{hub.port}", TOKEN_ENV: token} if has_hub else {}
-    job = Job(module=module, ranks=ranks, args=list(args), env=env)
-    try:
+    stops: list[str] = []
+    with open_hub(stops) as env:
+        job = Job(module=module, ranks=ranks, args=list(args), env=env if has_hub else {})
         return Ran(lab.run(job, timeout_s=TIMEOUT_S, grace_s=TIMEOUT_S), stops)
-    finally:
-        hub.close()
 
 
 def train(lab: Lab, dp: int, pp: int, *args: str, die: Sequence[str] = (), steps: int = 6) -> Ran:

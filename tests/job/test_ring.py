@@ -149,10 +149,15 @@ def test_a_number_that_does_not_fit_leaves_the_ring_as_it_was(tmp_path: Path) ->
 def test_a_reader_beside_a_fast_writer_sees_only_whole_records_in_order(tmp_path: Path) -> None:
     """While another process laps it, each record is whole, newer than the one before, or counted as lost."""
     for capacity in (64, 4, 4096, 1) * 2:
-        _race(ring_path(tmp_path, capacity), capacity, 200_000)
+        steps, lost = _race(ring_path(tmp_path, capacity), capacity, 200_000)
+        numbers = [step.step for step in steps]
+        assert [step for step in steps if not step.step == step.ended_s == step.duration_s] == []
+        assert numbers == sorted(set(numbers))
+        assert len(steps) + lost == 200_000
 
 
-def _race(path: Path, capacity: int, count: int) -> None:
+def _race(path: Path, capacity: int, count: int) -> tuple[list[Step], int]:
+    """Return what a reader saw beside a writer, and how much it lost."""
     command = [sys.executable, "-c", WRITER, str(path), str(capacity), str(count)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdin is not None
@@ -166,7 +171,4 @@ def _race(path: Path, capacity: int, count: int) -> None:
         while not is_over:
             is_over = writer.poll() is not None
             steps += reader.read()
-    numbers = [step.step for step in steps]
-    assert [step for step in steps if not step.step == step.ended_s == step.duration_s] == []
-    assert numbers == sorted(set(numbers))
-    assert len(steps) + reader.lost == count
+    return steps, reader.lost
