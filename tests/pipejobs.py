@@ -92,9 +92,11 @@ class Ran(NamedTuple):
 
 @contextmanager
 def open_lab() -> Iterator[Lab]:
-    """Open a lab whose workers can import this module."""
+    """Open a lab whose workers can import this module, and what it imports."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), before]))
+    tests = Path(__file__).parent
+    folders = [str(tests), str(tests.parent / "benchmarks"), before]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     try:
         with Lab() as lab:
             yield lab
