@@ -44,6 +44,8 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True, tag="reported"):
     """What the script asks to plan with from now on, by worker; None: as before."""
     cap: int | None = None
     """How many micro-batches fit into the worker's memory; None: as before, at first any number."""
+    lost: str = ""
+    """What failed, in the words of whoever noticed it; empty where the script wanted a new generation."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True, tag="left"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -100,6 +101,13 @@ def running(folder: Path, *arguments: str, has_run_dir: bool = True, **env: str)
                 os.kill(pid, signal.SIGKILL)
         if run.process.stdout is not None and not run.process.stdout.closed:
             run.process.communicate()
+
+
+def free_port() -> str:
+    """Return a port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
 
 
 def wait_until(is_true: Callable[[], object], timeout_s: float) -> None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import TRAIN, Run, running, wait_until
+from runs import TRAIN, Run, free_port, running, wait_until
 
 from holdfast.values import AttemptEnded, AttemptStarted
 
 pytestmark = pytest.mark.processes
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def _node(node: int, port: str, *more: str) -> tuple[str, ...]:
@@ -34,7 +27,7 @@ def _folders(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_two_nodes_train_together_and_share_a_run_directory(tmp_path: Path) -> None:
     """Each node writes its own event log into the folder that both were given."""
-    port = _free_port()
+    port = free_port()
     with running(tmp_path, *_node(0, port)) as first, running(tmp_path, *_node(1, port)) as second:
         assert (first.finish(), second.finish()) == (0, 0)
     assert "[rank 0] rank 0 ends" in first.stdout
@@ -45,7 +38,7 @@ def test_two_nodes_train_together_and_share_a_run_directory(tmp_path: Path) -> N
 
 def test_both_nodes_name_the_worker_that_died_on_one_of_them(tmp_path: Path) -> None:
     """Node 0 has only a victim to show, and names rank 1 of node 1 nevertheless."""
-    port = _free_port()
+    port = free_port()
     folders = _folders(tmp_path)
     fail: dict[str, Any] = {"FAIL": "1@5:raise"}
     with (
@@ -61,7 +54,7 @@ def test_both_nodes_name_the_worker_that_died_on_one_of_them(tmp_path: Path) -> 
 
 def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
     """The second attempt meets in a new store, on both nodes."""
-    port = _free_port()
+    port = free_port()
     folders = _folders(tmp_path)
     fail: dict[str, Any] = {"FAIL": "1@5:kill"}
     more = ("--max-restarts", "1")
@@ -77,7 +70,7 @@ def test_both_nodes_restart_after_a_death_on_one(tmp_path: Path) -> None:
 
 def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
     """With --nnodes 1:2 it starts on one node, restarts with two, and both share the run directory."""
-    endpoint = f"localhost:{_free_port()}"
+    endpoint = f"localhost:{free_port()}"
     where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
     flags = ("--nnodes", "1:2", *where, "--rdzv-conf", "last_call_timeout=1", str(TRAIN))
     slow: dict[str, Any] = {"STEPS": "60", "PAUSE_S": "0.1"}
@@ -94,7 +87,7 @@ def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
 
 def test_nodes_agree_on_a_run_directory_whoever_was_told_one(tmp_path: Path) -> None:
     """Node 1 was told none: it takes node 0's choice instead of waiting for ever."""
-    port = _free_port()
+    port = free_port()
     shared: dict[str, Any] = {"HOLDFAST_RUN_DIR": str(tmp_path / "told")}
     with (
         running(tmp_path, *_node(0, port), has_run_dir=False, **shared) as first,
@@ -109,7 +102,7 @@ def test_nodes_agree_on_a_run_directory_whoever_was_told_one(tmp_path: Path) -> 
 
 def test_a_node_that_loses_its_launcher_does_not_keep_the_other_one_waiting(tmp_path: Path) -> None:
     """After kill -9 of one launcher the workers of the other node fail, and its launcher ends."""
-    port = _free_port()
+    port = free_port()
     folders = _folders(tmp_path)
     env: dict[str, Any] = {"STEPS": "100000"}
     with (

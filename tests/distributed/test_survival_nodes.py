@@ -5,25 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from runs import Run, running, wait_until
+from runs import Run, free_port, running, wait_until
 from survivals import Scene
 
 from holdfast.values import AttemptEnded, AttemptStarted, Regrouped
 
 pytestmark = pytest.mark.processes
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def _flags(scene: Scene, node: int, port: str, *, backend: str) -> tuple[str, ...]:
@@ -44,7 +37,7 @@ def _is_taken(port: str) -> bool:
 @contextlib.contextmanager
 def _two_nodes(tmp_path: Path, scene: Scene, *, backend: str = "static", **env: str) -> Iterator[list[Run]]:
     """Two launchers, the one of node 0 first."""
-    port = _free_port()
+    port = free_port()
     with contextlib.ExitStack() as stack:
         runs = []
         for node in range(2):

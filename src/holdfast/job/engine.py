@@ -52,6 +52,7 @@ class Engine:
         self._member = member
         member.on_void = self._hear_void
         self._void_generation = -1
+        self._lost = ""
         self._mesh: Mesh | None = None
         self._order: list[Instruction] = []
         self._retry: list[int] | None = None
@@ -126,7 +127,8 @@ class Engine:
     def _is_done(self, work: Callable[[], None]) -> bool:
         try:
             work()
-        except PeerLostError:
+        except PeerLostError as error:
+            self._lost = str(error)
             return False
         return True
 
@@ -148,7 +150,12 @@ class Engine:
     def _regrouped(self, is_wanted: bool, speeds: dict[str, float] | None, cap: int | None) -> bool:
         standing = self._state.standing
         report = Reported(
-            rank=self.rank, generation=self.generation, standing=standing, speeds=speeds, cap=cap
+            rank=self.rank,
+            generation=self.generation,
+            standing=standing,
+            speeds=speeds,
+            cap=cap,
+            lost="" if is_wanted else self._lost,
         )
         regroup = self._member.regroup(report, is_wanted=is_wanted)
         self._state.adopt(regroup.agreement)

@@ -31,7 +31,8 @@ class LoneMember:
     def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
         if not is_wanted:
             raise TrainingLostError(
-                "a worker is gone, and nobody but `holdfast run` lets the others go on without it"
+                "a worker is gone, and nobody but `holdfast run` lets the others go on without it "
+                f"({report.lost})"
             )
         if report.cap is not None and self._world > 1:
             raise InputError("memory_bytes is only heeded under `holdfast run`, where all workers' are known")

@@ -163,7 +163,7 @@ class Mesh:
 
     def _finish(self, group: Any, work: Work) -> None:
         is_over = False
-        while not _ends(work):
+        while not finished(work):
             if is_over:
                 Thread(target=_outlast, args=(group, work), name="holdfast-stuck", daemon=True).start()
                 raise PeerLostError("a collective did not notice that its generation is over")
@@ -177,15 +177,16 @@ def wait(work: Work | None) -> None:
             work.wait(OP_TIMEOUT)
 
 
-def _ends(work: Work) -> bool:
+def finished(work: Work) -> bool:
     """Wait a little for a collective, and return whether it has ended; raise if it has failed."""
     with _losing():
         try:
             work.wait(LOOK_UP)
         except RuntimeError:
-            if work.is_completed():
-                raise
-            return False
+            if not work.is_completed():
+                return False
+            # It failed; or it ended well just after the time was up, and then waiting again says so.
+            work.wait(LOOK_UP)
     return True
 
 
