@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few pairs of few steps")
     parser.add_argument("--pairs", type=int, default=11, help="turns of each executor")
     parser.add_argument("--steps", type=int, default=10, help="measured steps of a turn")
-    parser.add_argument("--op-ms", type=float, default=20.0, help="an emulated operation of `periods`")
+    parser.add_argument("--op-ms", type=float, default=40.0, help="an emulated operation of `periods`")
     parser.add_argument("--only", action="append", choices=PARTS, help="a part; may repeat")
     options = parser.parse_args()
     wanted = options.only or list(PARTS)

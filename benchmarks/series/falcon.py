@@ -2,8 +2,8 @@
 
 392 jobs on one node, of which 4 met CPU contention and 2 a degraded GPU; 107 on four nodes, of which 42 met
 network congestion, in 67 events altogether, and 1 CPU contention. Of the published slowdowns those from 10 %
-on belong to these jobs; the smaller ones make for faults that count neither way, in jobs that count as healthy.
-A job's slowdown and its durations are drawn independently.
+on belong to these jobs; the smaller ones make for faults that count neither way, in jobs that count as
+healthy. A job's slowdown and its durations are drawn independently.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _one_node_job(number: int, rng: np.random.Generator) -> Job:
 
 def _four_node_jobs(rng: np.random.Generator) -> list[Job]:
     minutes = _share_out(rng)
-    counted = [value for value in NETWORK_PERCENT if value >= 10] + list(NETWORK_CASES)  # noqa: PLR2004
-    mild = [value for value in NETWORK_PERCENT if value < 10]  # noqa: PLR2004
+    counted = [value for value in NETWORK_PERCENT if value >= 10] + list(NETWORK_CASES)
+    mild = [value for value in NETWORK_PERCENT if value < 10]
     jobs = []
     for number in range(107):
         machine = four_nodes(rng)

@@ -88,13 +88,15 @@ def _noise(cv: float, steps: int, rng: np.random.Generator, memory: float = 0.0)
     normal = rng.standard_normal(steps)
     for index in range(1, steps if memory else 0):
         normal[index] = memory * normal[index - 1] + np.sqrt(1 - memory**2) * normal[index]
-    sigma = np.sqrt(np.log1p(cv**2))
-    return np.exp(sigma * normal - sigma**2 / 2)
+    sigma = float(np.sqrt(np.log1p(cv**2)))
+    factors: Floats = np.exp(sigma * normal - sigma**2 / 2)
+    return factors
 
 
 def _drift(steps: int, rng: np.random.Generator) -> Floats:
     period, phase = rng.uniform(2000, 8000), rng.uniform(0, 2 * np.pi)
-    return 1 + rng.uniform(0, 0.015) * np.sin(2 * np.pi * np.arange(steps) / period + phase)
+    wave: Floats = np.sin(2 * np.pi * np.arange(steps) / period + phase)
+    return 1 + rng.uniform(0, 0.015) * wave
 
 
 def _spikes(steps: int, rng: np.random.Generator) -> Floats:

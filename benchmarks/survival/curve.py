@@ -73,7 +73,7 @@ def _chart(calm: Finished, broken: Finished) -> Chart:
             Panel(
                 y_label="loss",
                 series=(
-                    Series(name="without faults", points=_line(calm.losses), is_reference=True, label_at=0.0),
+                    Series(name="without faults", points=_line(calm.losses), is_reference=True),
                     Series(name=f"{FAILURES} killed: the same", points=_line(broken.losses), is_main=True),
                 ),
             ),

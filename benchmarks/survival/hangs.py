@@ -7,6 +7,7 @@ to go on. And runs without any fault on fully loaded cores, in which nobody may 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import re
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from typing import Any
 import common
 from holdfast.errors import InputError
 from holdfast.observe.eventlog import read_run
-from holdfast.values import AnyEvent, AttemptStarted, WorkerDied, WorkerHung
+from holdfast.values import AnyEvent, AttemptStarted, Regrouped, WorkerDied, WorkerHung
 
 WORKERS = 4
 JOB = ["-m", "holdfast.lab.jobs.adaptive", "--pp", "2", "--microbatches", "4", "--width", "16"]
@@ -69,14 +71,14 @@ def _stop_once(rng: random.Random) -> dict[str, Any]:
         os.kill(pids[rank], signal.SIGSTOP)
         code = process.wait(120)
         ends = _ends(folder)
+        regrouped_s = _regrouped_s(folder)
     usual_s = statistics.median(after - before for each in ends for before, after in pairwise(each))
-    # The first steps to end after it were under way; the one that the stopped worker holds up takes longest.
-    late = [_gap_over(each, stopped_s) for each in ends]
-    waited_s = max((wait for wait in late if wait is not None), default=None)
+    waited_s = None if regrouped_s is None else _first_end(ends, regrouped_s) - stopped_s
     limit_s = 3 * usual_s + 1
     return {
         "rank": rank,
         "step_s": round(usual_s, 3),
+        "to_regroup_s": None if regrouped_s is None else round(regrouped_s - stopped_s, 2),
         "to_next_step_s": None if waited_s is None else round(waited_s, 2),
         "limit_s": round(limit_s, 2),
         "is_within": waited_s is not None and waited_s <= limit_s,
@@ -84,10 +86,18 @@ def _stop_once(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _gap_over(ends: list[float], stopped_s: float) -> float | None:
-    """Return the time from the stop to the end of the step that took longest after it."""
-    gaps = [(after - before, after) for before, after in pairwise(ends) if after > stopped_s]
-    return max(gaps)[1] - stopped_s if gaps else None
+def _regrouped_s(folder: Path) -> float | None:
+    """Return when the others agreed to go on, on the monotonic clock; None: they never did."""
+    offset_s = time.time() - time.monotonic()
+    for record in read_run(folder).records:
+        if isinstance(record.event, Regrouped) and record.event.dead:
+            return datetime.fromisoformat(record.stamp.at).timestamp() - offset_s
+    return None
+
+
+def _first_end(ends: list[list[float]], after_s: float) -> float:
+    """Return when all workers have ended a step since then."""
+    return max(min((end for end in each if end > after_s), default=math.inf) for each in ends)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,92 @@
+"""Verbs that start real jobs, and the one that says whether they would work here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.app import Json, app
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+    help="""Run a training script; takes every flag of torchrun.
+
+    Example: holdfast run --standalone --nproc-per-node 2 train.py --steps 100
+    """,
+)
+def run(context: typer.Context) -> None:
+    """Run a training script; ``holdfast run --help`` lists torchrun's flags and ours."""
+    from holdfast.guard.native import load_torch
+
+    load_torch("run")
+    from holdfast.guard.launch import launch
+
+    sys.exit(launch(context.args))
+
+
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+    options_metavar="--fault FAULT … (RUN_DIR | [FLAGS OF RUN] SCRIPT …)",
+)
+def inject(
+    context: typer.Context,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="A fault in words: 'slow_device rank=1 at=20 for=20 severity=2'. May repeat."),
+    ] = None,
+    faults: Annotated[Path | None, typer.Option(help="A TOML file with [[fault]] tables.")] = None,
+    kinds: Annotated[bool, typer.Option("--kinds", help="List the kinds of faults.")] = False,
+) -> None:
+    """Break a job on purpose: one that it starts like `run`, or a live one given by its run directory.
+
+    Example: holdfast inject --fault 'kill rank=1 at=20' --nproc-per-node 2 train.py
+
+    Example: holdfast inject --fault 'hang rank=0 for=10' holdfast_runs/20261115-194012-4f1c
+    """
+    from holdfast.cli import injection
+    from holdfast.guard.native import load_torch
+
+    if kinds:
+        injection.print_kinds()
+        return
+    chosen = injection.gather(fault or [], faults)
+    run_dir = injection.live_run(context.args)
+    if run_dir is not None:
+        injection.inject_live(run_dir, chosen)
+        return
+    load_torch("inject")
+    sys.exit(injection.inject_new(context.args, chosen))
+
+
+@app.command()
+def demo(
+    ranks: Annotated[int, typer.Option(help="Number of workers, even.", min=4, max=64)] = 6,
+    picture: Annotated[Path | None, typer.Option(help="Write what happened as an SVG picture.")] = None,
+) -> None:
+    """Start a real pipeline job, kill one of its workers, and watch the others go on.
+
+    Runs on any Linux machine without a GPU, in about a minute. Example: holdfast demo --picture demo.svg
+    """
+    from holdfast.guard.native import load_torch
+
+    load_torch("demo")
+    from holdfast.cli.demo import play
+
+    sys.exit(play(ranks=ranks, picture=picture))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what works on this machine and what does not. Example: holdfast doctor --json"""
+    from holdfast.cli.checkup import print_checkup
+
+    print_checkup(as_json=as_json)

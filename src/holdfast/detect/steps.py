@@ -1,0 +1,241 @@
+"""Notices that a job's steps take longer than they should, and that they no longer do: one step at a time.
+
+Runs of similar steps come from ``runs``; whether a new one is worth telling is decided against the *healthy*
+level as well as against the level that was told last, so that ramps and chains of small steps are found. The
+healthy level is what was seen first, or what turned out to be faster since; a fault that was there from the
+start is found when it goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+
+import msgspec
+
+from holdfast.detect.noise import Noise
+from holdfast.detect.runs import Run, Runs
+from holdfast.detect.workload import Workload
+from holdfast.values import ChangePoint, Direction
+
+SLOW = 1.10
+"""A change is worth telling from this factor on."""
+BACK = 1.08
+"""Closer than this to the healthy level is healthy again."""
+_SIGMAS = 4.0
+"""How sure it has to be that a change is more than a small one."""
+_LEAST_STEPS, _MOST_STEPS = 3, 20
+"""How long a change has to last. One or two steps may be an evaluation or a checkpoint."""
+_FIRST_WEIGHT = 10.0
+"""Steps of a run that is taken for healthy."""
+_KNOWN_WEIGHT = 50.0
+"""Steps after which the healthy level is known; before, it yields to what follows. A run that would be called
+slow in hindsight has to be as long: what is shorter is warm-up."""
+_MOST_WEIGHT = 1000.0
+"""The healthy level forgets what is longer ago."""
+_NEAR = math.log(1.05)
+"""A small change. Runs that are closer than this to the healthy level teach it."""
+_YIELD = math.log(1.5)
+"""A level that is not known yet yields to what follows a relief, if it is closer than this."""
+_ROUND = 0.1
+"""A run of three steps weighs a little less than 3, since each may have been an outlier."""
+
+
+class Level(msgspec.Struct):
+    """A level of step times, in logarithms."""
+
+    start: int
+    mean: float
+    spread: float
+    weight: float
+
+
+class StepDetector:
+    """One job's step times, in the order of its steps; memory and time per step are bounded."""
+
+    def __init__(self, *, slow: float = SLOW) -> None:
+        self._slow = math.log(slow)
+        self._noise = Noise()
+        self._workload = Workload()
+        self._first: list[tuple[int, float]] = []
+        self._runs: Runs | None = None
+        self._healthy: Level | None = None
+        self._told: Level | None = None
+        """The slow level that was told last, while there is one."""
+        self._changed: Counter[Direction] = Counter()
+        """For how many steps the job has been above, or below, the level that it is compared with."""
+        self._last: deque[float] = deque(maxlen=_LEAST_STEPS)
+        self._is_first = True
+
+    @property
+    def healthy_s(self) -> float | None:
+        """How long a step takes when all is well; None: not known yet."""
+        return None if self._healthy is None else math.exp(self._healthy.mean)
+
+    @property
+    def slow_s(self) -> float | None:
+        """How long a step takes now, while the job is slow."""
+        return None if self._told is None else math.exp(self._told.mean)
+
+    def update(self, step: int, duration_s: float, work: float | None = None) -> list[ChangePoint]:
+        """Take in a step that has ended; return what is now known to have changed."""
+        if self._is_first:  # It compiles, allocates and connects.
+            self._is_first = False
+            return []
+        value = math.log(self._workload.normalise(duration_s, work, learns=self._told is None))
+        self._noise.add(value)
+        changes = []
+        for at, each in self._ready(step, value):
+            changes += self._advance(at, each)
+        return changes
+
+    def _ready(self, step: int, value: float) -> list[tuple[int, float]]:
+        """Return the values to take in: at first none, then all since the start, then one by one."""
+        if self._runs is not None:
+            return [(step, value)]
+        self._first.append((step, value))
+        if not self._noise.is_known:
+            return []
+        level = sorted(each for _, each in self._first)[len(self._first) // 2]
+        self._runs = Runs(level, self._noise.scale)
+        first, self._first = self._first, []
+        return first
+
+    def _advance(self, step: int, value: float) -> list[ChangePoint]:
+        assert self._runs is not None
+        self._runs.noise = self._noise.scale
+        self._runs.update(value, at=step, memory=self._noise.memory)
+        run = self._runs.best
+        if self._healthy is None:
+            if run.weight > _FIRST_WEIGHT - _ROUND:
+                self._healthy = _level(run)
+            return []
+        self._learn(self._healthy, run, value)
+        self._last.append(value)
+        if self._told is None:
+            return self._judge_healthy(run, step, self._healthy)
+        return self._judge_slow(run, step, self._healthy, self._told)
+
+    def _learn(self, healthy: Level, run: Run, value: float) -> None:
+        """Let a step that is as it should be teach the healthy level."""
+        offset = value - healthy.mean
+        is_usual = abs(offset) <= 4 * max(healthy.spread, self._noise.scale)
+        if self._told is not None or not is_usual or abs(run.mean - healthy.mean) > _NEAR:
+            return
+        healthy.weight = min(healthy.weight + 1, _MOST_WEIGHT)
+        healthy.mean += offset / healthy.weight
+        variance = healthy.spread**2 + (offset**2 - healthy.spread**2) / healthy.weight
+        healthy.spread = math.sqrt(max(0.0, variance))
+
+    # --- while all is well --------------------------------------------------------------------
+
+    def _judge_healthy(self, run: Run, step: int, healthy: Level) -> list[ChangePoint]:
+        if self._has_changed("slow", run, healthy):
+            self._told = _level(run)
+            return [self._change((run.start, step), healthy, self._told)]
+        if run.start == healthy.start:
+            return []
+        if healthy.weight < _KNOWN_WEIGHT:
+            if run.weight > healthy.weight or self._is_below(run, healthy, _FIRST_WEIGHT):
+                self._healthy = _level(run)
+            return []
+        # Faster than what was taken for healthy, which was a fault from the start on, if it was by so much.
+        if self._has_changed("relief", run, healthy):
+            self._healthy = faster = _level(run)
+            return [
+                self._change((healthy.start, step), faster, healthy),
+                self._change((run.start, step), healthy, faster, is_slow=False),
+            ]
+        if self._is_below(run, healthy, _KNOWN_WEIGHT):
+            self._healthy = _level(run)
+        return []
+
+    # --- while it is slow ---------------------------------------------------------------------
+
+    def _judge_slow(self, run: Run, step: int, healthy: Level, told: Level) -> list[ChangePoint]:
+        if run.start == told.start:
+            self._told = _level(run)
+            return []
+        if self._has_changed("slow", run, told):
+            self._told = _level(run)
+            return [self._change((run.start, step), told, self._told)]
+        is_known = healthy.weight >= _KNOWN_WEIGHT
+        is_back = run.mean - healthy.mean < (math.log(BACK) if is_known else _YIELD)
+        if self._has_changed("relief", run, told, least=_NEAR if is_back else self._slow):
+            self._told = None if is_back else _level(run)
+            if is_back and not is_known:
+                self._healthy = _level(run)
+            return [self._change((run.start, step), told, _level(run), is_slow=not is_back)]
+        if told.weight < min(run.weight, _MOST_STEPS):  # What was told first was the way to this level.
+            self._told = _level(run)
+        return []
+
+    # --- comparisons --------------------------------------------------------------------------
+
+    def _has_changed(
+        self, direction: Direction, run: Run, level: Level, *, least: float | None = None
+    ) -> bool:
+        """Say whether the job has been above or below a level for long enough, and surely is."""
+        apart = run.mean - level.mean if direction == "slow" else level.mean - run.mean
+        # What may well be as much as is worth telling is told, if it surely is something.
+        if apart + self._error(run, level) < (self._slow if least is None else least):
+            self._changed[direction] = 0
+            return False
+        # A run may be younger than the change: a ramp is many runs.
+        steps = max(self._changed[direction] + 1, round(run.weight), self._count_beyond(run, level))
+        self._changed[direction] = steps
+        if steps < steps_needed(apart) or self._sigmas(apart, run, level) < _SIGMAS:
+            return False
+        self._changed.clear()
+        return True
+
+    def _count_beyond(self, run: Run, level: Level) -> int:
+        """Return how many of the last steps in a row were on the way from a level to a run, or there."""
+        apart = run.mean - level.mean
+        least = max(self._slow, abs(apart) / 3)
+        count = 0
+        for value in reversed(self._last):
+            if math.copysign(1, apart) * (value - level.mean) < least:
+                break
+            count += 1
+        return count
+
+    def _is_below(self, run: Run, level: Level, least_weight: float) -> bool:
+        if run.weight < least_weight - _ROUND:
+            return False
+        return (level.mean - run.mean) / self._error(run, level) >= _SIGMAS
+
+    def _sigmas(self, apart: float, one: Run | Level, other: Run | Level) -> float:
+        """Return by how many standard errors a change is more than what is not worth telling."""
+        return (apart - min(_NEAR, self._slow / 2)) / self._error(one, other)
+
+    def _error(self, one: Run | Level, other: Run | Level) -> float:
+        """Return the standard error of the difference of two levels."""
+        memory = self._noise.memory
+        # The spread of a short run is small by chance, or it would be no run.
+        spread = max(one.spread, other.spread)
+        return spread * math.sqrt((1 / one.weight + 1 / other.weight) * (1 + memory) / (1 - memory))
+
+    def _change(
+        self, at: tuple[int, int], before: Level, after: Level, *, is_slow: bool = True
+    ) -> ChangePoint:
+        """Describe a change that began and was noticed at two steps."""
+        sigmas = self._sigmas(abs(after.mean - before.mean), before, after)
+        return ChangePoint(
+            step=at[0],
+            detected_step=at[1],
+            before_s=math.exp(before.mean),
+            after_s=math.exp(after.mean),
+            direction="slow" if after.mean > before.mean else "relief",
+            is_slow=is_slow,
+            confidence=round(0.5 * (1 + math.erf(sigmas / math.sqrt(2))), 4),
+        )
+
+
+def steps_needed(apart: float) -> int:
+    """Return how long a change has to last to be told: what is twice as strong, a quarter as long."""
+    return max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(1 / math.expm1(apart) ** 2)))
+
+
+def _level(run: Run) -> Level:
+    return Level(run.start, run.mean, run.spread, run.weight)
