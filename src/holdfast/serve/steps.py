@@ -50,7 +50,7 @@ def _attempt(attempt: Examined, offset: int, highest_s: float, suffix: str) -> l
         shade = _shade(attempt.episodes, offset, (first, last), highest_s)
         found.append(Series(name=f"slow{suffix}", points=shade, is_area=True))
     points = tuple((float(step + offset), min(value, highest_s)) for step, value in _thinned(steps))
-    found.append(Series(name=f"step time{suffix}", points=points, is_main=True))
+    found.append(Series(name=f"step time{suffix}", points=points, colour=4))
     if healthy_s is not None:
         level = ((first, healthy_s), (last, healthy_s))
         found.append(Series(name=f"healthy{suffix} {healthy_s:.3g} s", points=level, is_reference=True))
