@@ -1,0 +1,1 @@
+"""Jobs that hang on purpose: simulated, and recorded as the Flight Recorder would."""

@@ -1,0 +1,68 @@
+"""``holdfast diagnose``: who is to blame, from what all ranks of a job left behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from holdfast.cli.files import one_line
+from holdfast.diagnose.hangs import Hang, diagnose_hang
+from holdfast.diagnose.wording import name_ranks
+from holdfast.observe.flight import read_dumps
+from holdfast.values import Suspect
+
+_UNSURE = 0.8
+
+
+def diagnose(paths: Sequence[Path], *, as_json: bool) -> None:
+    """Read the dumps, find the guilty ranks, and show them."""
+    dumps = read_dumps(paths)
+    hang = diagnose_hang(dumps)
+    if as_json:
+        sys.stdout.write(to_json(hang, [dump.rank for dump in dumps]) + "\n")
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for line in to_lines(hang):
+        console.print(one_line(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def to_json(hang: Hang, ranks: Sequence[int]) -> str:
+    """Return what was found as one document; ``ranks`` are those that left a dump."""
+    return msgspec.json.encode({**msgspec.to_builtins(hang), "ranks": list(ranks)}).decode()
+
+
+def to_lines(hang: Hang) -> Iterator[str]:
+    """Yield the verdict, the evidence for it, who waits, and whose dump is missing."""
+    yield verdict(hang)
+    for suspect in hang.suspects:
+        yield f"  {name_ranks(suspect.ranks)} (confidence {suspect.confidence:.2f})"
+        yield from (f"    {sentence}" for sentence in suspect.evidence)
+    if hang.victims:
+        yield f"{len(hang.victims)} of {hang.world_size} ranks wait for others: {name_ranks(hang.victims)}"
+    if hang.missing:
+        yield f"missing: no dump of {name_ranks(hang.missing)}"
+
+
+def verdict(hang: Hang) -> str:
+    """Return the answer in one line."""
+    clear = [each for each in hang.suspects if each.confidence > _UNSURE]
+    if clear:
+        return f"{_to_blame(clear)}: {clear[0].evidence[0]}"
+    if hang.suspects:
+        return f"unsure who is to blame, perhaps {name_ranks(_ranks(hang.suspects))}"
+    if hang.victims:
+        return f"nobody can be blamed: {name_ranks(hang.victims)} wait, and nothing says for whom"
+    return "nobody is to blame: no rank waits for another"
+
+
+def _to_blame(suspects: Sequence[Suspect]) -> str:
+    ranks = _ranks(suspects)
+    return f"{name_ranks(ranks)} {'is' if len(ranks) == 1 else 'are'} to blame"
+
+
+def _ranks(suspects: Sequence[Suspect]) -> list[int]:
+    return sorted({rank for each in suspects for rank in each.ranks})

@@ -1,0 +1,1 @@
+"""Values of many ranks in, suspects out."""
