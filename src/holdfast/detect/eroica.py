@@ -23,6 +23,8 @@ class EroicaDetector:
         self._window: deque[tuple[int, float]] = deque(maxlen=WINDOW)
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._is_slow = False
+        self._worst_s = 0.0
+        """The highest mean of the current episode, or of the last."""
 
     @property
     def healthy_s(self) -> float | None:
@@ -44,13 +46,15 @@ class EroicaDetector:
             return []
         mean_s = sum(each for _, each in self._window) / len(self._window)
         was_slow, self._is_slow = self._is_slow, mean_s > self._slow * shortest_s
+        if self._is_slow:
+            self._worst_s = max(self._worst_s if was_slow else 0.0, mean_s)
         if self._is_slow == was_slow:
             return []
         return [
             ChangePoint(
                 step=self._window[0][0],
                 detected_step=step,
-                before_s=shortest_s if self._is_slow else self._slow * shortest_s,
+                before_s=shortest_s if self._is_slow else self._worst_s,
                 after_s=mean_s,
                 direction="slow" if self._is_slow else "relief",
                 is_slow=self._is_slow,

@@ -16,6 +16,7 @@ _LEAST = 5
 _EVERY = 16
 _FLOOR = 0.003
 """Clocks and rounding alone make for some noise; in logarithms, so 0.3 %."""
+_ROUNDING = 1e-9
 _MOST_MEMORY = 0.6
 _NORMAL = 0.6745
 """Median deviation of a normal distribution, in standard deviations."""
@@ -52,7 +53,7 @@ class Noise:
             return
         one = np.abs(values[1:] - values[:-1])
         median = float(np.median(one))
-        if median == 0:
+        if median < _ROUNDING:
             self.scale, self.memory = _FLOOR, 0.0
             return
         two = np.abs(values[2:] - values[:-2])

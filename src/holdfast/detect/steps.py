@@ -37,6 +37,7 @@ _NEAR = math.log(1.05)
 """A small change. Runs that are closer than this to the healthy level teach it."""
 _YIELD = math.log(1.5)
 """A level that is not known yet yields to what follows a relief, if it is closer than this."""
+_LEAST_SPREAD = 1e-6
 _ROUND = 0.1
 """A run of three steps weighs a little less than 3, since each may have been an outlier."""
 
@@ -64,7 +65,7 @@ class StepDetector:
         """The slow level that was told last, while there is one."""
         self._changed: Counter[Direction] = Counter()
         """For how many steps the job has been above, or below, the level that it is compared with."""
-        self._last: deque[float] = deque(maxlen=_LEAST_STEPS)
+        self._last: deque[tuple[int, float]] = deque(maxlen=_MOST_STEPS)
         self._is_first = True
 
     @property
@@ -111,7 +112,7 @@ class StepDetector:
                 self._healthy = _level(run)
             return []
         self._learn(self._healthy, run, value)
-        self._last.append(value)
+        self._last.append((step, value))
         if self._told is None:
             return self._judge_healthy(run, step, self._healthy)
         return self._judge_slow(run, step, self._healthy, self._told)
@@ -134,13 +135,14 @@ class StepDetector:
             self._told = _level(run)
             return [self._change((run.start, step), healthy, self._told)]
         if run.start == healthy.start:
+            self._changed["relief"] = 0
             return []
         if healthy.weight < _KNOWN_WEIGHT:
             if run.weight > healthy.weight or self._is_below(run, healthy, _FIRST_WEIGHT):
                 self._healthy = _level(run)
             return []
-        # Faster than what was taken for healthy, which was a fault from the start on, if it was by so much.
-        if self._has_changed("relief", run, healthy):
+        # Faster than what was taken for healthy, which was a fault from the start on, if it is so for long.
+        if self._has_changed("relief", run, healthy, least_weight=_MOST_STEPS):
             self._healthy = faster = _level(run)
             return [
                 self._change((healthy.start, step), faster, healthy),
@@ -155,25 +157,38 @@ class StepDetector:
     def _judge_slow(self, run: Run, step: int, healthy: Level, told: Level) -> list[ChangePoint]:
         if run.start == told.start:
             self._told = _level(run)
+            self._changed.clear()
             return []
         if self._has_changed("slow", run, told):
             self._told = _level(run)
-            return [self._change((run.start, step), told, self._told)]
+            return [self._change((self._since(run, told), step), told, self._told)]
         is_known = healthy.weight >= _KNOWN_WEIGHT
         is_back = run.mean - healthy.mean < (math.log(BACK) if is_known else _YIELD)
         if self._has_changed("relief", run, told, least=_NEAR if is_back else self._slow):
             self._told = None if is_back else _level(run)
             if is_back and not is_known:
                 self._healthy = _level(run)
-            return [self._change((run.start, step), told, _level(run), is_slow=not is_back)]
+            return [self._change((self._since(run, told), step), told, _level(run), is_slow=not is_back)]
         if told.weight < min(run.weight, _MOST_STEPS):  # What was told first was the way to this level.
             self._told = _level(run)
         return []
 
     # --- comparisons --------------------------------------------------------------------------
 
+    def _since(self, run: Run, told: Level) -> int:
+        """Return where a change began; the run may be an older one than that told, which goes on after it."""
+        if run.start > told.start:
+            return run.start
+        return self._last[-max(1, self._count_beyond(run, told))][0]
+
     def _has_changed(
-        self, direction: Direction, run: Run, level: Level, *, least: float | None = None
+        self,
+        direction: Direction,
+        run: Run,
+        level: Level,
+        *,
+        least: float | None = None,
+        least_weight: float = 0.0,
     ) -> bool:
         """Say whether the job has been above or below a level for long enough, and surely is."""
         apart = run.mean - level.mean if direction == "slow" else level.mean - run.mean
@@ -184,7 +199,8 @@ class StepDetector:
         # A run may be younger than the change: a ramp is many runs.
         steps = max(self._changed[direction] + 1, round(run.weight), self._count_beyond(run, level))
         self._changed[direction] = steps
-        if steps < steps_needed(apart) or self._sigmas(apart, run, level) < _SIGMAS:
+        is_long = steps >= steps_needed(apart) and run.weight > least_weight - _ROUND
+        if not is_long or self._sigmas(apart, run, level) < _SIGMAS:
             return False
         self._changed.clear()
         return True
@@ -194,7 +210,7 @@ class StepDetector:
         apart = run.mean - level.mean
         least = max(self._slow, abs(apart) / 3)
         count = 0
-        for value in reversed(self._last):
+        for _, value in list(self._last)[: -_LEAST_STEPS - 1 : -1]:
             if math.copysign(1, apart) * (value - level.mean) < least:
                 break
             count += 1
@@ -213,8 +229,9 @@ class StepDetector:
         """Return the standard error of the difference of two levels."""
         memory = self._noise.memory
         # The spread of a short run is small by chance, or it would be no run.
-        spread = max(one.spread, other.spread)
-        return spread * math.sqrt((1 / one.weight + 1 / other.weight) * (1 + memory) / (1 - memory))
+        spread = max(one.spread, other.spread, _LEAST_SPREAD)
+        counts = 1 / max(one.weight, _ROUND) + 1 / max(other.weight, _ROUND)
+        return spread * math.sqrt(counts * (1 + memory) / (1 - memory))
 
     def _change(
         self, at: tuple[int, int], before: Level, after: Level, *, is_slow: bool = True
@@ -234,7 +251,8 @@ class StepDetector:
 
 def steps_needed(apart: float) -> int:
     """Return how long a change has to last to be told: what is twice as strong, a quarter as long."""
-    return max(_LEAST_STEPS, min(_MOST_STEPS, math.ceil(1 / math.expm1(apart) ** 2)))
+    strength = math.expm1(min(max(apart, 0.0), 1.0)) ** 2
+    return _MOST_STEPS if strength * _MOST_STEPS < 1 else max(_LEAST_STEPS, math.ceil(1 / strength))
 
 
 def _level(run: Run) -> Level:

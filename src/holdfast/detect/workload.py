@@ -30,23 +30,23 @@ class Workload:
         if work is None or work <= 0:
             return duration_s
         self._usual = self._usual or work
-        expected_s = self._expected_s(work)
+        share = work / self._usual
+        expected_s = self._expected_s(share)
         if learns and (expected_s is None or abs(duration_s / expected_s - 1) < _OUTLIER):
-            self._learn(duration_s, work)
-            expected_s = expected_s or self._expected_s(work)
-        usual_s = self._expected_s(self._usual)
+            self._learn(duration_s, share)
+        expected_s, usual_s = self._expected_s(share), self._expected_s(1.0)
         if expected_s is None or usual_s is None:
-            return duration_s * self._usual / work
+            return duration_s / share
         return duration_s * usual_s / expected_s
 
-    def _expected_s(self, work: float) -> float | None:
+    def _expected_s(self, share: float) -> float | None:
         if self._count < _LEAST:
             return None
-        expected_s = float(self._fit @ (1.0, work))
+        expected_s = float(self._fit @ (1.0, share))
         return expected_s if expected_s > 0 else None
 
-    def _learn(self, duration_s: float, work: float) -> None:
-        row = np.array([1.0, work]) / duration_s
+    def _learn(self, duration_s: float, share: float) -> None:
+        row = np.array([1.0, share]) / duration_s
         self._moments = self._moments * _MEMORY + np.outer(row, row)
         self._targets = self._targets * _MEMORY + row
         self._count += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ TIME_NAMES = {
     "iteration_time": 1.0,
 }
 """What a column of step times may be called, with its unit in seconds; the first that is there is taken."""
+_JSON = (".jsonl", ".ndjson", ".json")
+_MOST_STEPS = 2**63
+_MOST_WORDS = 40
+_LEAST, _MOST = 1e-12, 1e12
+"""Of times in seconds, and of work."""
 WORK_NAMES = ("tokens", "work", "sequence_length")
 ATTEMPT_NAME = "attempt"
 
@@ -54,44 +60,55 @@ Row = tuple[int, dict[str, Any]]
 def read_series(path: Path, columns: Columns | None = None) -> Series:
     """Read the step times of a file."""
     columns = columns or Columns()
+    data = _read(path)
     if path.suffix == ".parquet":
-        return _series(path, _parquet_rows(path), columns)
-    text = _read(path)
-    if not text.strip():
+        return _series(path, _parquet_rows(path, data), columns)
+    if not data.strip():
         raise InputError(f"{path}: it is empty, expected step times")
-    if path.suffix in (".jsonl", ".ndjson", ".json") or text.lstrip().startswith("{"):
-        return _series(path, _json_rows(path, text), columns)
-    read_log = find_format(text)
+    lenient = data.decode("utf-8", "replace")
+    read_log = None if path.suffix in _JSON or _is_table(lenient, columns) else find_format(lenient)
     if read_log is not None:
-        return _log_series(path, read_log(text))
+        if columns != Columns():
+            raise InputError(f"{path}: it is a log, which has no columns: expected no --column and the like")
+        return _log_series(path, read_log(lenient))
+    text = _decode(path, data)
+    if path.suffix in _JSON or text.lstrip().startswith("{"):
+        return _series(path, _json_rows(path, text), columns)
     return _series(path, _csv_rows(path, text), columns)
+
+
+def _is_table(text: str, columns: Columns) -> bool:
+    """Say whether a text begins with the header of a table: then no cell makes it a log."""
+    header = next((line for line in text.lstrip("\ufeff").splitlines() if line.strip()), "")
+    names = {name.strip(' "') for name in header.split(",")}
+    return columns.time in names or not names.isdisjoint(TIME_NAMES)
 
 
 # --- tables -----------------------------------------------------------------------------------
 
 
 def _series(path: Path, rows: Iterable[Row], columns: Columns) -> Series:
-    attempts: Series = []
-    last_attempt: Any = None
+    attempts: dict[tuple[Any, int], list[StepTime]] = {}
+    restarts: Counter[Any] = Counter()
     names: _Names | None = None
     for number, cells in rows:
         if names is None:
             names = _find_names(path, list(cells), columns)
         found = _step_time(path, number, cells, names)
-        attempt = cells.get(ATTEMPT_NAME)
-        before = attempts[-1][-1].step if attempts else None
-        if before is None or attempt != last_attempt or (found.step <= 1 and before > found.step):
-            attempts.append([])
-        elif found.step <= before:
+        attempt = str(cells.get(ATTEMPT_NAME))
+        steps = attempts.setdefault((attempt, restarts[attempt]), [])
+        if steps and found.step <= 1 and found.step < steps[-1].step:
+            restarts[attempt] += 1
+            attempts[attempt, restarts[attempt]] = steps = []
+        elif steps and found.step <= steps[-1].step:
             raise InputError(
-                f"{path}, row {number}: step is {found.step} after {before}, expected steps that grow "
-                f"(a new attempt begins at step 1, or with a column {ATTEMPT_NAME!r})"
+                f"{path}, row {number}: step is {found.step} after {steps[-1].step}, expected steps that "
+                f"grow (a new attempt begins at step 1, or with a column {ATTEMPT_NAME!r})"
             )
-        last_attempt = attempt
-        attempts[-1].append(found)
+        steps.append(found)
     if not attempts:
         raise InputError(f"{path}: it has no rows, expected step times")
-    return attempts
+    return list(attempts.values())
 
 
 class _Names(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,23 +141,41 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _step_time(path: Path, number: int, cells: dict[str, Any], names: _Names) -> StepTime:
-    step = number if names.step is None else _number(path, number, names.step, cells.get(names.step))
-    if step != int(step):
-        raise InputError(f"{path}, row {number}: {names.step} is {step:g}, expected a whole number")
-    duration = _number(path, number, names.time, cells.get(names.time))
-    if duration <= 0:
-        raise InputError(f"{path}, row {number}: {names.time} is {duration:g}, expected more than 0")
-    work = None if names.work is None else _number(path, number, names.work, cells.get(names.work))
-    if work is not None and work <= 0:
-        raise InputError(f"{path}, row {number}: {names.work} is {work:g}, expected more than 0")
-    return StepTime(step=int(step), duration_s=duration * names.unit_s, work=work)
+    step = number if names.step is None else _whole(path, number, names.step, cells.get(names.step))
+    duration_s = names.unit_s * _positive(path, number, names.time, cells, names.unit_s)
+    work = None if names.work is None else _positive(path, number, names.work, cells, 1.0)
+    return StepTime(step=step, duration_s=duration_s, work=work)
+
+
+def _whole(path: Path, row: int, name: str, cell: Any) -> int:
+    try:  # Not by way of a float, which has 53 bits.
+        value = int(cell) if isinstance(cell, int | str) else None
+    except ValueError:
+        value = None
+    number = _number(path, row, name, cell) if value is None else value
+    if number != int(number) or abs(number) >= _MOST_STEPS:
+        said = str(cell)[:_MOST_WORDS]
+        raise InputError(f"{path}, row {row}: {name} is {said}, expected a whole number below 2^63")
+    return int(number)
+
+
+def _positive(path: Path, row: int, name: str, cells: dict[str, Any], unit: float) -> float:
+    value = _number(path, row, name, cells.get(name))
+    if value <= 0:
+        raise InputError(f"{path}, row {row}: {name} is {value:g}, expected more than 0")
+    if not _LEAST <= value * unit <= _MOST:
+        raise InputError(
+            f"{path}, row {row}: {name} is {value:g}, expected {_LEAST / unit:g} to {_MOST / unit:g}"
+        )
+    return value
 
 
 def _number(path: Path, row: int, name: str, cell: Any) -> float:
     try:
         value = float(cell)
-    except (TypeError, ValueError):
-        raise InputError(f"{path}, row {row}: {name} is {cell!r}, expected a number") from None
+    except (TypeError, ValueError, OverflowError):
+        said = "empty" if cell in (None, "") else repr(cell)[:_MOST_WORDS]
+        raise InputError(f"{path}, row {row}: {name} is {said}, expected a number") from None
     if not math.isfinite(value):
         raise InputError(f"{path}, row {row}: {name} is {value}, expected a finite number")
     return value
@@ -149,30 +184,40 @@ def _number(path: Path, row: int, name: str, cell: Any) -> float:
 # --- files ------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> str:
+def _read(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: expected a file")
-        return path.read_text(encoding="utf-8-sig")
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _decode(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read: it is not text in UTF-8") from error
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[Row]:
     try:
-        reader = csv.DictReader(io.StringIO(text), restkey="", strict=True)
+        blank = len(text) - len(text.lstrip("\r\n"))
+        skipped = text[:blank].count("\n")
+        reader = csv.DictReader(io.StringIO(text[blank:], newline=""), strict=True)
         for cells in reader:
-            if "" in cells:
-                raise InputError(f"{path}, row {reader.line_num}: more cells than the header has columns")
-            yield reader.line_num, {name.strip(): cell for name, cell in cells.items()}
+            row = reader.line_num + skipped
+            # Cells beyond the header are no column's; those of an unnamed one, an index for example, no harm.
+            found: dict[Any, Any] = dict(cells)
+            if any(found.pop(None, ())):
+                raise InputError(f"{path}, row {row}: more cells than the header has columns")
+            yield row, {name.strip(): cell for name, cell in found.items()}
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as CSV: {error}") from error
 
 
 def _json_rows(path: Path, text: str) -> Iterator[Row]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -181,13 +226,13 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
             raise InputError(f"{path}, row {number}: {error}, expected one JSON object") from error
 
 
-def _parquet_rows(path: Path) -> Iterator[Row]:
+def _parquet_rows(path: Path, data: bytes) -> Iterator[Row]:
     try:
         import polars
     except ImportError:
         raise MissingError(f"{path}: reading Parquet needs polars: pip install polars") from None
     try:
-        table = polars.read_parquet(path)
+        table = polars.read_parquet(io.BytesIO(data))
     except Exception as error:  # Its errors share no base class.
         words = str(error).splitlines() or [type(error).__name__]
         raise InputError(f"{path}: cannot be read as Parquet: {words[0]}") from error
@@ -203,4 +248,6 @@ def _log_series(path: Path, lines: Sequence[Line]) -> Series:
         if not attempts or line.step <= attempts[-1][-1].step:
             attempts.append([])
         attempts[-1].append(StepTime(step=line.step, duration_s=line.duration_s, work=line.work))
+    if not attempts:
+        raise InputError(f"{path}: it is a log without a step that was timed, expected step times")
     return attempts

@@ -64,6 +64,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """The value beside which the name stands; None: the last one."""
     note: str = ""
     """Said beside the name under the pointer."""
+    is_labelled: bool = True
+    """Whether the name stands beside the line; under the pointer it always does."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ def draw(chart: Chart) -> str:
     if not all(series.points for panel in chart.panels for series in panel.series):
         raise ValueError(f"{chart.title}: a line without points")
     xs = [x for panel in chart.panels for series in panel.series for x, _ in series.points]
-    across = Axis.over(xs, (_LEFT, WIDTH - _RIGHT), is_log=chart.is_log)
+    across = _x_axis(xs, is_log=chart.is_log)
     parts = [text(_LEFT, 32, chart.title, "t")]
     parts += [text(_LEFT, 55 + 19 * index, line) for index, line in enumerate(chart.subtitle)]
     top = _TOP + 19.0 * len(chart.subtitle)
@@ -109,6 +111,14 @@ def draw(chart: Chart) -> str:
         + "\n".join(parts)
         + "\n</svg>\n"
     )
+
+
+def _x_axis(xs: Sequence[float], *, is_log: bool) -> Axis:
+    """Return the horizontal axis, which starts at 0 unless that is far away."""
+    ends = (_LEFT, WIDTH - _RIGHT)
+    if not is_log and max(xs) > min(xs) > max(xs) / 2:
+        return Axis(min(xs), max(xs), ends)
+    return Axis.over(xs, ends, is_log=is_log)
 
 
 def page(title: str, drawings: Sequence[str], notes: Sequence[str] = ()) -> str:
@@ -132,29 +142,36 @@ def _draw_panel(panel: Panel, across: Axis, top: float) -> list[str]:
     for value in up.ticks():
         parts.append(_rule("grid", _LEFT, up(value), WIDTH - _RIGHT, up(value)))
         parts.append(text(_LEFT - 8, up(value) + 4, _say(value), "n e"))
-    labels = _place_labels([up(_label_value(series)) for series in panel.series], top + panel.height)
+    wanted = {n: up(_label_value(series)) for n, series in enumerate(panel.series) if series.is_labelled}
+    labels = dict(zip(wanted, _place_labels(list(wanted.values()), top + panel.height), strict=True))
     drawn = [
-        _draw_series(series, colour, (across, up), label)
-        for series, colour, label in zip(panel.series, _colours(panel.series), labels, strict=True)
+        _draw_series(series, colour, (across, up), labels.get(number))
+        for number, (series, colour) in enumerate(zip(panel.series, _colours(panel.series), strict=True))
     ]
     # What matters is drawn last, on top of the others.
-    ranks = [2 * series.is_main + (not series.is_reference) for series in panel.series]
+    ranks = [-1 if one.is_area else 2 * one.is_main + (not one.is_reference) for one in panel.series]
     return parts + [drawn[index] for index in sorted(range(len(drawn)), key=lambda index: ranks[index])]
 
 
-def _draw_series(series: Series, look: str, axes: tuple[Axis, Axis], label_y: float) -> str:
+def _draw_series(series: Series, look: str, axes: tuple[Axis, Axis], label_y: float | None) -> str:
     across, up = axes
-    edge, end_y = WIDTH - _RIGHT, up(_label_value(series))
-    start_x = edge if series.label_at is not None else min(edge, across(series.points[-1][0]))
     path = _path(series, across, up)
-    lead = f"M{num(start_x)},{num(end_y)}H{edge + 4}L{edge + 13},{num(label_y)}"
     note = f": {series.note}" if series.note else ""
     fill = f'<path class="area" d="{path}V{num(up(up.low))}H{num(across(series.points[0][0]))}Z"/>'
     return (
         f'<g class="l {look}"><title>{escape(series.name + note)}</title>{fill if series.is_area else ""}'
-        f'<path class="hit" d="{path}"/><path d="{path}"/><path class="lead" d="{lead}"/>'
-        f"{text(edge + 17, label_y + 4, series.name)}</g>"
+        f'<path class="hit" d="{path}"/><path d="{path}"/>'
+        f"{'' if label_y is None else _draw_label(series, axes, label_y)}</g>"
     )
+
+
+def _draw_label(series: Series, axes: tuple[Axis, Axis], label_y: float) -> str:
+    """Return the name beside the end of a line, and what leads there."""
+    across, up = axes
+    edge, end_y = WIDTH - _RIGHT, up(_label_value(series))
+    start_x = edge if series.label_at is not None else min(edge, across(series.points[-1][0]))
+    lead = f"M{num(start_x)},{num(end_y)}H{edge + 4}L{edge + 13},{num(label_y)}"
+    return f'<path class="lead" d="{lead}"/>{text(edge + 17, label_y + 4, series.name)}'
 
 
 def _label_value(series: Series) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from holdfast.detect.examine import Examined
@@ -11,7 +12,7 @@ from holdfast.serve.chart import Chart, Panel, Series, draw, page
 from holdfast.values import Episode, StepTime
 
 MOST_POINTS = 3000
-"""Drawn per attempt; of more steps, the median of each few."""
+"""Drawn per attempt."""
 _ROOM = 1.25
 _QUANTILE = 0.995
 
@@ -22,8 +23,11 @@ def draw_steps(attempts: Sequence[Examined], name: str) -> str:
     series: list[Series] = []
     offset = 0
     for number, attempt in enumerate(attempts, start=1):
-        suffix = f" {number}" if len(attempts) > 1 else ""
-        series += _attempt(attempt, offset - attempt.steps[0].step, highest_s, suffix)
+        shift = offset - attempt.steps[0].step if len(attempts) > 1 else 0
+        lines = _attempt(attempt, shift, highest_s, f" {number}" if len(attempts) > 1 else "")
+        # Names beside the lines of all attempts would not fit.
+        is_last = number == len(attempts)
+        series += [msgspec.structs.replace(line, is_labelled=is_last) for line in lines]
         offset += attempt.steps[-1].step - attempt.steps[0].step + 1
     count = sum(len(attempt.episodes) for attempt in attempts)
     told = f"{count} slow episode{'' if count == 1 else 's'}, grey behind the line"
@@ -71,13 +75,22 @@ def _shade(
 
 def _highest_s(attempts: Sequence[Examined]) -> float:
     times = [step.duration_s for attempt in attempts for step in attempt.steps]
-    return float(np.quantile(times, _QUANTILE)) * _ROOM
+    levels = [
+        episode.slowdown * attempt.healthy_s
+        for attempt in attempts
+        for episode in attempt.episodes
+        if attempt.healthy_s is not None
+    ]
+    return max(float(np.quantile(times, _QUANTILE)), *levels, 0.0) * _ROOM
 
 
 def _thinned(steps: Sequence[StepTime]) -> list[tuple[int, float]]:
+    """Return all steps, or of each few the shortest and the longest: neither level nor extremes are lost."""
     every = -(-len(steps) // MOST_POINTS)
+    if every == 1:
+        return [(each.step, each.duration_s) for each in steps]
     found = []
-    for start in range(0, len(steps), every):
-        part = steps[start : start + every]
-        found.append((part[0].step, float(np.median([each.duration_s for each in part]))))
+    for start in range(0, len(steps), 2 * every):
+        times = [each.duration_s for each in steps[start : start + 2 * every]]
+        found += [(steps[start].step, min(times)), (steps[start].step, max(times))]
     return found
