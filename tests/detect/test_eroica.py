@@ -68,7 +68,9 @@ def test_the_unit_of_time_does_not_matter(scale: float) -> None:
 
 def test_what_it_tells_makes_sense() -> None:
     """Episodes are slower than healthy, and the direction is that of the levels."""
-    assert_sensible(found([1.0] * 60 + [1.3] * (RECENT + 60), detector=EroicaDetector()))
+    examined = found([1.0] * 60 + [1.3] * (RECENT + 60), detector=EroicaDetector())
+    assert_sensible(examined)
+    assert [change.direction for change in examined.change_points][:1] == ["slow"]
 
 
 def test_the_slowdown_of_an_episode_is_what_was_seen() -> None:

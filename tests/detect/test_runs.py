@@ -94,6 +94,8 @@ def test_no_time_breaks_the_sums(times: list[float], memory: float) -> None:
     for at, time in enumerate(times):
         runs.update(math.log(time), at=at, memory=memory)
         assert_sound(runs.best)
+        assert math.isfinite(runs.best.mean)
+        assert 0 <= runs.best.start <= at
 
 
 def test_memory_is_bounded() -> None:

@@ -34,7 +34,7 @@ _FORGET = 16.0
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of a series with one level."""
+    """A stretch of a series with one level, in logarithms."""
 
     start: int
     """Where its first value was."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 
-import msgspec
-
 from holdfast.detect.noise import Noise
 from holdfast.detect.runs import Run, Runs
 from holdfast.detect.workload import Workload
@@ -42,15 +40,6 @@ _ROUND = 0.1
 """A run of three steps weighs a little less than 3, since each may have been an outlier."""
 
 
-class Level(msgspec.Struct):
-    """A level of step times, in logarithms."""
-
-    start: int
-    mean: float
-    spread: float
-    weight: float
-
-
 class StepDetector:
     """One job's step times, in the order of its steps; memory and time per step are bounded."""
 
@@ -60,8 +49,8 @@ class StepDetector:
         self._workload = Workload()
         self._first: list[tuple[int, float]] = []
         self._runs: Runs | None = None
-        self._healthy: Level | None = None
-        self._told: Level | None = None
+        self._healthy: Run | None = None
+        self._told: Run | None = None
         """The slow level that was told last, while there is one."""
         self._changed: Counter[Direction] = Counter()
         """For how many steps the job has been above, or below, the level that it is compared with."""
@@ -109,73 +98,73 @@ class StepDetector:
         run = self._runs.best
         if self._healthy is None:
             if run.weight > _FIRST_WEIGHT - _ROUND:
-                self._healthy = _level(run)
+                self._healthy = run
             return []
-        self._learn(self._healthy, run, value)
+        self._healthy = healthy = self._taught(self._healthy, run, value)
         self._last.append((step, value))
         if self._told is None:
-            return self._judge_healthy(run, step, self._healthy)
-        return self._judge_slow(run, step, self._healthy, self._told)
+            return self._judge_healthy(run, step, healthy)
+        return self._judge_slow(run, step, healthy, self._told)
 
-    def _learn(self, healthy: Level, run: Run, value: float) -> None:
-        """Let a step that is as it should be teach the healthy level."""
+    def _taught(self, healthy: Run, run: Run, value: float) -> Run:
+        """Return the healthy level, which learns from a step that is as it should be."""
         offset = value - healthy.mean
         is_usual = abs(offset) <= 4 * max(healthy.spread, self._noise.scale)
         if self._told is not None or not is_usual or abs(run.mean - healthy.mean) > _NEAR:
-            return
-        healthy.weight = min(healthy.weight + 1, _MOST_WEIGHT)
-        healthy.mean += offset / healthy.weight
-        variance = healthy.spread**2 + (offset**2 - healthy.spread**2) / healthy.weight
-        healthy.spread = math.sqrt(max(0.0, variance))
+            return healthy
+        weight = min(healthy.weight + 1, _MOST_WEIGHT)
+        variance = healthy.spread**2 + (offset**2 - healthy.spread**2) / weight
+        mean = healthy.mean + offset / weight
+        return Run(start=healthy.start, weight=weight, mean=mean, spread=math.sqrt(max(0.0, variance)))
 
     # --- while all is well --------------------------------------------------------------------
 
-    def _judge_healthy(self, run: Run, step: int, healthy: Level) -> list[ChangePoint]:
+    def _judge_healthy(self, run: Run, step: int, healthy: Run) -> list[ChangePoint]:
         if self._has_changed("slow", run, healthy):
-            self._told = _level(run)
-            return [self._change((run.start, step), healthy, self._told)]
+            self._told = run
+            return [self._change((run.start, step), healthy, run)]
         if run.start == healthy.start:
             self._changed["relief"] = 0
             return []
         if healthy.weight < _KNOWN_WEIGHT:
             if run.weight > healthy.weight or self._is_below(run, healthy, _FIRST_WEIGHT):
-                self._healthy = _level(run)
+                self._healthy = run
             return []
         # Faster than what was taken for healthy, which was a fault from the start on, if it is so for long.
         if self._has_changed("relief", run, healthy, least_weight=_MOST_STEPS):
-            self._healthy = faster = _level(run)
+            self._healthy = run
             return [
-                self._change((healthy.start, step), faster, healthy),
-                self._change((run.start, step), healthy, faster, is_slow=False),
+                self._change((healthy.start, step), run, healthy),
+                self._change((run.start, step), healthy, run, is_slow=False),
             ]
         if self._is_below(run, healthy, _KNOWN_WEIGHT):
-            self._healthy = _level(run)
+            self._healthy = run
         return []
 
     # --- while it is slow ---------------------------------------------------------------------
 
-    def _judge_slow(self, run: Run, step: int, healthy: Level, told: Level) -> list[ChangePoint]:
+    def _judge_slow(self, run: Run, step: int, healthy: Run, told: Run) -> list[ChangePoint]:
         if run.start == told.start:
-            self._told = _level(run)
+            self._told = run
             self._changed.clear()
             return []
         if self._has_changed("slow", run, told):
-            self._told = _level(run)
-            return [self._change((self._since(run, told), step), told, self._told)]
+            self._told = run
+            return [self._change((self._since(run, told), step), told, run)]
         is_known = healthy.weight >= _KNOWN_WEIGHT
         is_back = run.mean - healthy.mean < (math.log(BACK) if is_known else _YIELD)
         if self._has_changed("relief", run, told, least=_NEAR if is_back else self._slow):
-            self._told = None if is_back else _level(run)
+            self._told = None if is_back else run
             if is_back and not is_known:
-                self._healthy = _level(run)
-            return [self._change((self._since(run, told), step), told, _level(run), is_slow=not is_back)]
+                self._healthy = run
+            return [self._change((self._since(run, told), step), told, run, is_slow=not is_back)]
         if told.weight < min(run.weight, _MOST_STEPS):  # What was told first was the way to this level.
-            self._told = _level(run)
+            self._told = run
         return []
 
     # --- comparisons --------------------------------------------------------------------------
 
-    def _since(self, run: Run, told: Level) -> int:
+    def _since(self, run: Run, told: Run) -> int:
         """Return where a change began; the run may be an older one than that told, which goes on after it."""
         if run.start > told.start:
             return run.start
@@ -185,7 +174,7 @@ class StepDetector:
         self,
         direction: Direction,
         run: Run,
-        level: Level,
+        level: Run,
         *,
         least: float | None = None,
         least_weight: float = 0.0,
@@ -205,7 +194,7 @@ class StepDetector:
         self._changed.clear()
         return True
 
-    def _count_beyond(self, run: Run, level: Level) -> int:
+    def _count_beyond(self, run: Run, level: Run) -> int:
         """Return how many of the last steps in a row were on the way from a level to a run, or there."""
         apart = run.mean - level.mean
         least = max(self._slow, abs(apart) / 3)
@@ -216,16 +205,16 @@ class StepDetector:
             count += 1
         return count
 
-    def _is_below(self, run: Run, level: Level, least_weight: float) -> bool:
+    def _is_below(self, run: Run, level: Run, least_weight: float) -> bool:
         if run.weight < least_weight - _ROUND:
             return False
         return (level.mean - run.mean) / self._error(run, level) >= _SIGMAS
 
-    def _sigmas(self, apart: float, one: Run | Level, other: Run | Level) -> float:
+    def _sigmas(self, apart: float, one: Run, other: Run) -> float:
         """Return by how many standard errors a change is more than what is not worth telling."""
         return (apart - min(_NEAR, self._slow / 2)) / self._error(one, other)
 
-    def _error(self, one: Run | Level, other: Run | Level) -> float:
+    def _error(self, one: Run, other: Run) -> float:
         """Return the standard error of the difference of two levels."""
         memory = self._noise.memory
         # The spread of a short run is small by chance, or it would be no run.
@@ -233,9 +222,7 @@ class StepDetector:
         counts = 1 / max(one.weight, _ROUND) + 1 / max(other.weight, _ROUND)
         return spread * math.sqrt(counts * (1 + memory) / (1 - memory))
 
-    def _change(
-        self, at: tuple[int, int], before: Level, after: Level, *, is_slow: bool = True
-    ) -> ChangePoint:
+    def _change(self, at: tuple[int, int], before: Run, after: Run, *, is_slow: bool = True) -> ChangePoint:
         """Describe a change that began and was noticed at two steps."""
         sigmas = self._sigmas(abs(after.mean - before.mean), before, after)
         return ChangePoint(
@@ -253,7 +240,3 @@ def steps_needed(apart: float) -> int:
     """Return how long a change has to last to be told: what is twice as strong, a quarter as long."""
     strength = math.expm1(min(max(apart, 0.0), 1.0)) ** 2
     return _MOST_STEPS if strength * _MOST_STEPS < 1 else max(_LEAST_STEPS, math.ceil(1 / strength))
-
-
-def _level(run: Run) -> Level:
-    return Level(run.start, run.mean, run.spread, run.weight)
