@@ -182,7 +182,7 @@ def test_a_chart_is_written_and_well_formed(name: str, folder: Path) -> None:
     ("arguments", "said"),
     [
         (["none.csv"], "none.csv: cannot be read: No such file or directory"),
-        (["."], ".: expected a file"),
+        (["."], ".: cannot be read: Is a directory"),
         (["steps.csv", "--column", "x"], "steps.csv: no column 'x', expected one of 'step', 'duration_s'"),
         (["steps.csv", "--unit", "h"], "--unit is 'h', expected one of s, ms, us, ns"),
         (["steps.csv", "--method", "x"], "--method is 'x', expected one of bayes, eroica"),

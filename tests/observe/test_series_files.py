@@ -34,8 +34,9 @@ def write(folder: Path, content: str, name: str = "steps.csv") -> Path:
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     """A folder, a pipe, a device, a name that leads nowhere."""
     os.mkfifo(tmp_path / "pipe.csv")
-    for path in (tmp_path, tmp_path / "pipe.csv", Path(os.devnull)):
-        assert refuse(path) == ": expected a file"
+    assert refuse(tmp_path) == ": cannot be read: Is a directory"
+    for path in (tmp_path / "pipe.csv", Path(os.devnull)):
+        assert refuse(path) == ": cannot be read: expected a regular file"
     assert refuse(tmp_path / "none.csv") == ": cannot be read: No such file or directory"
     assert refuse(tmp_path / "none.parquet").startswith(": cannot be read: No such file")
     assert refuse(tmp_path / ("x" * 300)) == ": cannot be read: File name too long"
@@ -164,7 +165,7 @@ def test_a_folder_of_parquet_files_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "steps.parquet"
     folder.mkdir()
     polars.DataFrame({"step": [1], "duration_s": [0.5]}).write_parquet(folder / "a.parquet")
-    assert refuse(folder) == ": expected a file"
+    assert refuse(folder) == ": cannot be read: Is a directory"
 
 
 @pytest.mark.processes
@@ -173,4 +174,4 @@ def test_a_pipe_called_parquet_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     os.mkfifo(tmp_path / "pipe.parquet", 0o666)
     done = run_python("-c", READ, "pipe.parquet", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "pipe.parquet: expected a file\n")
+    assert (done.returncode, done.stdout) == (0, "pipe.parquet: cannot be read: expected a regular file\n")

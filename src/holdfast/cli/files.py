@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 from holdfast.errors import InputError
+from holdfast.observe.files import decode, read_bytes
 
 
 def one_line(text: str) -> str:
@@ -15,15 +15,7 @@ def one_line(text: str) -> str:
 
 def read_text(path: Path) -> str:
     """Return what is in a file; one that may never end, such as a pipe, is refused."""
-    try:
-        kind = path.stat().st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
-            raise InputError(f"{path}: cannot be read: expected a regular file")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: cannot be read: it is not text in UTF-8") from error
+    return decode(path, read_bytes(path))
 
 
 def check_chart(path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from holdfast.errors import InputError
+from holdfast.observe.files import read_bytes
 from holdfast.observe.flightdump import MOST_RANKS, Dump, parse_dump
 
 LARGEST_BYTES = 256 << 20
@@ -34,7 +34,7 @@ def read_dump(path: Path) -> Dump:
     rank = rank_of(path)
     if rank is None:
         raise InputError(f"{path}: no rank in the name, expected one like _dump_3 or trace_rank_3.json")
-    data = _read(path)
+    data = read_bytes(path, most=LARGEST_BYTES)
     try:
         return parse_dump(data, rank)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
@@ -62,15 +62,3 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             raise InputError(f"{path}: holds no dumps, expected files like _dump_3 or trace_rank_3.json")
         found += inside
     return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(f"{path}: cannot be read: expected a regular file")
-        if status.st_size > LARGEST_BYTES:
-            raise InputError(f"{path}: has {status.st_size} bytes, expected at most {LARGEST_BYTES}")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InputError, MissingError
+from holdfast.observe.files import decode, read_bytes
 from holdfast.observe.logs import Line, find_format
 from holdfast.values import StepTime
 
@@ -60,7 +61,7 @@ Row = tuple[int, dict[str, Any]]
 def read_series(path: Path, columns: Columns | None = None) -> Series:
     """Read the step times of a file."""
     columns = columns or Columns()
-    data = _read(path)
+    data = read_bytes(path)
     if path.suffix == ".parquet":
         return _series(path, _parquet_rows(path, data), columns)
     if not data.strip():
@@ -71,7 +72,7 @@ def read_series(path: Path, columns: Columns | None = None) -> Series:
         if columns != Columns():
             raise InputError(f"{path}: it is a log, which has no columns: expected no --column and the like")
         return _log_series(path, read_log(lenient))
-    text = _decode(path, data)
+    text = decode(path, data, encoding="utf-8-sig")
     if path.suffix in _JSON or text.lstrip().startswith("{"):
         return _series(path, _json_rows(path, text), columns)
     return _series(path, _csv_rows(path, text), columns)
@@ -182,22 +183,6 @@ def _number(path: Path, row: int, name: str, cell: Any) -> float:
 
 
 # --- files ------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path}: expected a file")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _decode(path: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: cannot be read: it is not text in UTF-8") from error
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[Row]:
