@@ -1,4 +1,4 @@
-"""Files that are no good table of step times, and what of them is not yet met with one clear line."""
+"""Files that are no good table of step times, each met with one clear line."""
 
 from __future__ import annotations
 
@@ -175,3 +175,10 @@ def test_a_pipe_called_parquet_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.parquet", 0o666)
     done = run_python("-c", READ, "pipe.parquet", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "pipe.parquet: cannot be read: expected a regular file\n")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Nobody can say which of them was meant; several without a name are left alone."""
+    path = write(tmp_path, "step,step,duration_s\n1,2,0.5\n", "twice.csv")
+    assert refuse(path) == ": two columns are called 'step', expected one"
+    assert len(read_series(write(tmp_path, "step,,,duration_s\n1,,,0.5\n", "blank.csv"))[0]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import InputError
@@ -33,8 +34,12 @@ def check_chart(path: Path) -> None:
 
 
 def write_chart(path: Path, text: str) -> None:
-    """Write a chart."""
+    """Write a chart whole or not at all: one that was there before is only replaced by a whole one."""
+    part = path.with_name(f".{path.name}.part")
     try:
-        path.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
     except OSError as error:
+        with suppress(OSError):  # It may never have been made.
+            part.unlink()
         raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error

@@ -190,6 +190,9 @@ def _csv_rows(path: Path, text: str) -> Iterator[Row]:
         blank = len(text) - len(text.lstrip("\r\n"))
         skipped = text[:blank].count("\n")
         reader = csv.DictReader(io.StringIO(text[blank:], newline=""), strict=True)
+        names = [name.strip() for name in reader.fieldnames or ()]
+        for name in sorted({name for name in names if name and names.count(name) > 1}):
+            raise InputError(f"{path}: two columns are called {name!r}, expected one")
         for cells in reader:
             row = reader.line_num + skipped
             # Cells beyond the header are no column's; those of an unnamed one, an index for example, no harm.
