@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from holdfast.detect.examine import Detector, Examined, examine
 from holdfast.detect.steps import StepDetector
-from holdfast.values import ChangePoint, Episode, StepTime
+from holdfast.findings import ChangePoint, Episode
+from holdfast.values import StepTime
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[int, int | None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.detect.episodes import episodes_of
-from holdfast.values import ChangePoint, Episode
+from holdfast.findings import ChangePoint, Episode
 
 
 def change(step: int, before_s: float, after_s: float, *, is_slow: bool) -> ChangePoint:

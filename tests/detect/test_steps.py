@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from holdfast.detect.steps import StepDetector, steps_needed
-from holdfast.values import Episode
+from holdfast.findings import Episode
 from stepseries import Floats, assert_sensible, found, levels, noisy, spans, step_times, told
 
 SEEDS = range(5)

@@ -15,9 +15,10 @@ from holdfast.detect.eroica import EroicaDetector
 from holdfast.detect.examine import Detector, Examined, examine
 from holdfast.detect.steps import StepDetector
 from holdfast.errors import InputError
+from holdfast.findings import ChangePoint
 from holdfast.observe.series import Columns, read_series
 from holdfast.serve.steps import draw_steps, steps_page
-from holdfast.values import ChangePoint, StepTime
+from holdfast.values import StepTime
 
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 DETECTORS: dict[str, Callable[..., Detector]] = {"bayes": StepDetector, "eroica": EroicaDetector}

@@ -12,8 +12,8 @@ from rich.console import Console
 from holdfast.cli.files import one_line
 from holdfast.diagnose.hangs import Hang, diagnose_hang
 from holdfast.diagnose.wording import name_ranks
+from holdfast.findings import Suspect
 from holdfast.observe.flight import read_dumps
-from holdfast.values import Suspect
 
 _UNSURE = 0.8
 

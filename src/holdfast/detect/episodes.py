@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.values import ChangePoint, Episode
+from holdfast.findings import ChangePoint, Episode
 
 
 class _Stretch(msgspec.Struct):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from holdfast.values import ChangePoint
+from holdfast.findings import ChangePoint
 
 WINDOW = 50
 RECENT = 10 * WINDOW

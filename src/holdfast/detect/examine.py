@@ -8,7 +8,8 @@ from typing import Protocol
 import msgspec
 
 from holdfast.detect.episodes import episodes_of
-from holdfast.values import ChangePoint, Episode, StepTime
+from holdfast.findings import ChangePoint, Episode
+from holdfast.values import StepTime
 
 
 class Detector(Protocol):

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from holdfast.detect.noise import Noise
 from holdfast.detect.runs import Run, Runs
 from holdfast.detect.workload import Workload
-from holdfast.values import ChangePoint, Direction
+from holdfast.findings import ChangePoint, Direction
 
 SLOW = 1.10
 """A change is worth telling from this factor on."""

@@ -39,8 +39,8 @@ from holdfast.diagnose.mismatches import find_mismatches
 from holdfast.diagnose.presence import Place, Standing
 from holdfast.diagnose.waits import Node, build, ends, fronts, reaching
 from holdfast.diagnose.wording import name_place, name_ranks
+from holdfast.findings import Cause, Suspect
 from holdfast.observe.flightdump import Dump
-from holdfast.values import Cause, Suspect
 
 
 class Hang(msgspec.Struct, frozen=True, kw_only=True):

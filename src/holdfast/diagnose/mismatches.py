@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from holdfast.diagnose.presence import Place, Standing
 from holdfast.diagnose.wording import name_place, name_ranks
+from holdfast.findings import Suspect
 from holdfast.observe.flightdump import Operation
-from holdfast.values import Suspect
 
 _SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce")
 """Kinds in which all ranks must bring as much; gathering, scattering and all-to-all may be uneven."""

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from holdfast.detect.examine import Examined
+from holdfast.findings import Episode
 from holdfast.serve.chart import Chart, Panel, Series, draw, page
-from holdfast.values import Episode, StepTime
+from holdfast.values import StepTime
 
 MOST_POINTS = 3000
 """Drawn per attempt."""
