@@ -1,4 +1,4 @@
-"""What the pure rooms find out about a job; also the JSON of ``holdfast detect`` and ``holdfast diagnose``."""
+"""What the pure rooms find out about a job; also the JSON of ``detect`` and ``diagnose``."""
 
 from __future__ import annotations
 
