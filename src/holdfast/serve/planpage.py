@@ -80,8 +80,8 @@ _SCRIPT = """
     op.addEventListener('focus', () => show(op));
     op.addEventListener('keydown', event => {
       const next = event.key.startsWith('Arrow') && near(op, event.key);
-      if (next) { event.preventDefault(); next.focus(); }
-      if (event.key === 'Escape') op.blur();
+      if (next) { event.preventDefault(); next.focus(); show(next); }
+      if (event.key === 'Escape') { op.blur(); clear(); }
     });
     op.addEventListener('blur', clear);
   });
