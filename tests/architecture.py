@@ -25,7 +25,7 @@ _ONLOOKER = _WORLD | {"simulate", "lab", "guard"}
 
 MAY_KNOW: dict[str, frozenset[str]] = {
     "__init__": frozenset({"job"}),  # And that only lazily: `import holdfast` costs nothing.
-    "values": frozenset(),
+    "values": frozenset({"findings"}),
     "findings": frozenset(),
     "errors": frozenset(),
     "commit": frozenset(),
@@ -34,7 +34,7 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "observe": _WORDS,
     "detect": _WORDS,
     "plan": _WORDS,
-    "diagnose": _WORDS | {"observe"},
+    "diagnose": _WORDS | {"observe", "detect"},
     "reliability": _WORDS | {"detect", "observe"},
     "mitigate": _WORDS | {"plan"},
     "control": _WORDS | {"detect", "diagnose", "mitigate", "plan"},

@@ -12,6 +12,8 @@ from typing import ClassVar, Literal, get_args
 
 import msgspec
 
+from holdfast.findings import ChangePoint, Suspect
+
 SCHEMA_VERSION = 1
 """Version of every file in a run directory; raised when a reader of the old one would misread."""
 
@@ -220,6 +222,27 @@ class WorkerHung(Event, frozen=True, kw_only=True, tag="worker_hung"):
     """False where the setting ``kill_hung`` is off."""
 
 
+class JobSlowed(Event, frozen=True, kw_only=True, tag="job_slowed"):
+    """The steps of the job take longer than they should, or longer still."""
+
+    type: ClassVar = "begin"
+    change: ChangePoint
+
+
+class JobRelieved(Event, frozen=True, kw_only=True, tag="job_relieved"):
+    """The steps of a slow job take less long; ``change.is_slow`` says whether still too long."""
+
+    type: ClassVar = "end"
+    change: ChangePoint
+
+
+class SuspectsNamed(Event, frozen=True, kw_only=True, tag="suspects_named"):
+    """Who slowed the job down; nobody, where what was seen does not tell."""
+
+    since_step: int
+    suspects: list[Suspect]
+
+
 class FaultInjected(Event, frozen=True, kw_only=True, tag="fault_injected"):
     """A fault of the lab took hold."""
 
@@ -258,6 +281,9 @@ AnyEvent = (
     | LauncherDied
     | StepSeen
     | WorkerHung
+    | JobSlowed
+    | JobRelieved
+    | SuspectsNamed
     | FaultInjected
     | FaultRelieved
     | RunEnded
@@ -284,6 +310,79 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     """Since the update before; 0 for the first."""
     attempt: int = 0
+    wait_s: float = 0.0
+    """Blocked in communication: waiting for others, or for the network."""
+    data_s: float = 0.0
+    """In the data loader."""
+    gc_s: float = 0.0
+    """In garbage collections."""
+    save_s: float = 0.0
+    """Saving something."""
+    cpu_s: float = 0.0
+    """CPU time of the training thread."""
+    moved_bytes: int = 0
+    """Given to communication calls."""
+    calls: int = 0
+    """Of communication."""
+    work: int = 0
+    """Elements that the data loader gave, such as tokens; 0: not known."""
+    flags: int = 0
+    """Bits of ``StepFlag``."""
+    cycle: int = 0
+    """Counts what a step was taken to be; steps of two cycles cannot be compared."""
+    channels: tuple[ChannelUse, ...] = ()
+
+    @property
+    def own_s(self) -> float:
+        """What the rank needed for itself."""
+        return max(0.0, self.duration_s - self.wait_s)
+
+
+class StepFlag(enum.IntFlag):
+    """What a step had in it besides training."""
+
+    EVALUATION = 1
+    """Batches of a loader that the usual steps do not read from."""
+    CHECKPOINT = 2
+    SKIPPED = 4
+    """The optimizer was not called, as after an overflow."""
+    UNMEASURED = 8
+    """Waiting was not measured in this step."""
+    FIRST = 16
+    """Of a cycle; its beginning is not known."""
+    COMPILE = 32
+
+
+class ChannelUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank did in one step through one channel."""
+
+    channel: int
+    """A number of this rank's own, from 1; see ``Channel``."""
+    wait_s: float
+    moved_bytes: int
+    calls: int
+
+
+class Channel(msgspec.Struct, frozen=True, kw_only=True):
+    """A group or a peer that a rank communicates with."""
+
+    number: int
+    kind: Literal["group", "to", "from", "rest"]
+    ranks: list[int]
+    """Members of the group, or the one peer."""
+    name: str = ""
+    """What the framework calls the group, such as ``mesh_dp``."""
+
+
+class InCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank is in the midst of."""
+
+    rank: int
+    calls: int
+    """Of communication, begun so far."""
+    since_s: float | None
+    """When the one that it is in began, on the node's monotonic clock; None: it is in none."""
+    channel: int
 
 
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,8 @@ import pytest
 import holdfast
 from helpers import run_python, wait_until
 from holdfast.job import attach as attaching
-from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV, StepHook, attach, watch
+from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV, attach, watch
+from holdfast.job.observer import Observer
 from holdfast.job.ring import RingReader, RingWriter, ring_path
 from holdfast.observe.eventlog import read_run
 from holdfast.values import GuardStarted, RunEnded
@@ -38,6 +39,8 @@ class Optimizer:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process to which nothing is attached."""
     monkeypatch.setattr(attaching, "_attached", None)
+    # Hooks are for good: a test that needs them starts a process.
+    monkeypatch.setattr(Observer, "install", lambda observer: None)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     for name in (RINGS_ENV, ATTEMPT_ENV, ATTACHED_ENV, "TORCHELASTIC_RESTART_COUNT", "RANK"):
         # Set first: only then is what the test itself leaves there taken back at its end.
@@ -45,15 +48,15 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def _hook(folder: Path) -> StepHook:
-    return StepHook(RingWriter(ring_path(folder, 0), rank=0))
+def _observer(folder: Path) -> Observer:
+    return Observer(folder, rank=0)
 
 
 def test_every_update_is_one_record(tmp_path: Path) -> None:
     """Steps count from 0, the first has no duration, the others the time since the one before."""
-    hook, optimizer = _hook(tmp_path), Optimizer()
+    observer, optimizer = _observer(tmp_path), Optimizer()
     for _ in range(3):
-        hook(optimizer, (), {})
+        observer.mark_update(optimizer, (), {})
     steps = RingReader(ring_path(tmp_path, 0)).read()
     assert [step.step for step in steps] == [0, 1, 2]
     assert steps[0].duration_s == 0
@@ -63,21 +66,21 @@ def test_every_update_is_one_record(tmp_path: Path) -> None:
 
 def test_the_first_of_several_optimizers_sets_the_beat(tmp_path: Path) -> None:
     """Updates of the second are not steps, until the first is gone."""
-    hook, first, second = _hook(tmp_path), Optimizer(), Optimizer()
+    observer, first, second = _observer(tmp_path), Optimizer(), Optimizer()
     for _ in range(3):
-        hook(first, (), {})
-        hook(second, (), {})
-    assert hook.steps == 3
+        observer.mark_update(first, (), {})
+        observer.mark_update(second, (), {})
+    assert observer.steps == 3
     del first
-    hook(second, (), {})
-    assert (hook.steps, hook.errors) == (4, 0)
+    observer.mark_update(second, (), {})
+    assert (observer.steps, observer.errors) == (4, 0)
 
 
 def test_an_error_in_the_hook_is_counted_and_kept_from_the_loop(tmp_path: Path) -> None:
     """An optimizer that cannot be referred to weakly costs a record, nothing else."""
-    hook = _hook(tmp_path)
-    hook(object(), (), {})
-    assert (hook.steps, hook.errors) == (0, 1)
+    observer = _observer(tmp_path)
+    observer.mark_update(object(), (), {})
+    assert (observer.steps, observer.errors) == (0, 1)
 
 
 def test_attaching_twice_is_attaching_once(fresh: None, tmp_path: Path) -> None:
@@ -165,11 +168,11 @@ def test_a_child_that_watches_too_leaves_its_parents_ring_alone(tmp_path: Path) 
 @pytest.mark.processes
 def test_a_forked_child_does_not_write_into_its_parents_ring(tmp_path: Path) -> None:
     """One ring has one writer: updates made by a fork are not the rank's."""
-    hook, optimizer = _hook(tmp_path), Optimizer()
-    hook(optimizer, (), {})
+    observer, optimizer = _observer(tmp_path), Optimizer()
+    observer.mark_update(optimizer, (), {})
     child = os.fork()
     if child == 0:
-        hook(optimizer, (), {})
+        observer.mark_update(optimizer, (), {})
         os._exit(0)
     os.waitpid(child, 0)
     assert [step.step for step in RingReader(ring_path(tmp_path, 0)).read()] == [0]

@@ -101,8 +101,8 @@ def test_a_ring_is_private(tmp_path: Path) -> None:
     "content",
     [
         b"",
-        struct.pack("<8Q", MAGIC + 1, 4, SLOT_WORDS, 0, 1, 0, 0, 0).ljust(192, b"\0"),
-        struct.pack("<8Q", MAGIC, 4, 6, 0, 1, 0, 0, 0).ljust(192, b"\0"),
+        struct.pack("<8Q", MAGIC + 1, 4, SLOT_WORDS, 0, 1, 0, 0, 0).ljust(8 * (16 + 4 * SLOT_WORDS), b"\0"),
+        struct.pack("<8Q", MAGIC, 4, 6, 0, 1, 0, 0, 0).ljust(8 * (16 + 4 * SLOT_WORDS), b"\0"),
         b"x" * 4096,
         pytest.param(struct.pack("<Q", MAGIC), id="cut in the header"),
         pytest.param(struct.pack("<8Q", MAGIC, 4, SLOT_WORDS, 0, 1, 0, 4, 0), id="cut before the slots"),
@@ -139,7 +139,7 @@ def test_a_number_that_does_not_fit_leaves_the_ring_as_it_was(tmp_path: Path) ->
     """The hook counts the error; the records before and after are whole."""
     writer = RingWriter(ring_path(tmp_path, 0), rank=0, capacity=4)
     writer.append(0, 0, 0)
-    with pytest.raises(ValueError, match="invalid value"):
+    with pytest.raises(struct.error):
         writer.append(1, 0, -1)
     writer.append(2, 0, 0)
     assert [step.step for step in RingReader(ring_path(tmp_path, 0)).read()] == [0, 2]

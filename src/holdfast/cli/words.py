@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.diagnose.telling import tell_change, tell_suspect
 from holdfast.guard.deaths import short_cause
 from holdfast.values import (
     AnyEvent,
@@ -12,12 +13,15 @@ from holdfast.values import (
     FaultRelieved,
     GuardDied,
     GuardStarted,
+    JobRelieved,
+    JobSlowed,
     JobStopped,
     LauncherDied,
     Regrouped,
     RunEnded,
     RunStarted,
     StepSeen,
+    SuspectsNamed,
     WorkerDied,
     WorkerHung,
 )
@@ -52,6 +56,12 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"rank {event.rank} is training"
         case WorkerHung():
             return f"rank {event.rank} hung{', and was killed' * event.is_killed}: {event.evidence}"
+        case JobSlowed() | JobRelieved():
+            return tell_change(event.change)
+        case SuspectsNamed(suspects=[]):
+            return f"nobody can be named for the slowdown since step {event.since_step}"
+        case SuspectsNamed():
+            return "; ".join(map(tell_suspect, event.suspects))
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -69,6 +69,11 @@ class Rings:
         """Records that were overwritten before they were read."""
         return self._lost_before + sum(reader.lost for reader in self._readers.values())
 
+    @property
+    def pids(self) -> dict[int, int]:
+        """The process that writes each rank's ring."""
+        return {reader.rank: reader.pid for reader in self._readers.values()}
+
     def read(self) -> list[Step]:
         """Return the steps finished since the last call, rank by rank, oldest first."""
         steps: list[Step] = []

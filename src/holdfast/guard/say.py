@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+GREETING = "holdfast: "
+"""Every line begins with it."""
+
 
 def write_all(fd: int, data: bytes) -> None:
     """Write everything, also where the descriptor does not block; raise when the reader is gone."""
@@ -29,7 +32,7 @@ class Say:
 
     def line(self, text: str) -> None:
         """Say it."""
-        self.raw(f"holdfast: {text}\n")
+        self.raw(f"{GREETING}{text}\n")
 
     def once(self, topic: str, text: str) -> None:
         """Say it, unless the topic has been spoken of before."""

@@ -6,12 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import IO
 
 from holdfast.guard.deaths import shell_code
 from holdfast.guard.eventlog import EventLog
-from holdfast.guard.say import Say
+from holdfast.guard.say import GREETING, Say
 from holdfast.values import GuardDied
 
 _PAUSE_S = (0.0, 0.5, 2.0, 10.0, 30.0)
@@ -72,12 +74,20 @@ class Supervisor:
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
             )
+            threading.Thread(target=self._relay, args=[self._process.stderr], daemon=True).start()
         except OSError as error:  # No memory or no process to be had; try again later.
             self._say.once("guard start", f"cannot start the guard: {error.strerror}; training goes on")
             self._not_before_s = now_s + _PAUSE_S[-1]
+
+    def _relay(self, lines: IO[bytes]) -> None:
+        """Pass on what the guard has to say; it must never wait for a terminal itself."""
+        with lines:
+            for line in lines:
+                if line.startswith(GREETING.encode()):  # Else it is the traceback of its death.
+                    self._say.raw(line.decode(errors="replace"))
 
     def _mourn(self, process: subprocess.Popen[bytes], now_s: float) -> None:
         code, signal_name = shell_code(process.returncode)

@@ -24,6 +24,7 @@ import msgspec
 
 from holdfast.errors import InputError
 from holdfast.guard.eventlog import EventLog, append_line, log_name
+from holdfast.guard.inspector import Inspector
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
@@ -101,6 +102,13 @@ class _Guard:
             workers=lambda: running_workers(self._records()),
             kills=not args.no_kill_hung,
         )
+        self._inspector = Inspector(
+            args.rings,
+            pids=lambda: self._rings.pids,
+            tell=self._log.append,
+            say=self._say,
+            host=socket.gethostname(),
+        )
 
     def watch(self) -> None:
         """Look until told to stop or alone; the last look at the rings is after that."""
@@ -156,9 +164,11 @@ class _Guard:
         steps = self._rings.read()
         self._watchdog.learn(steps)
         self._watchdog.refresh()
+        if steps:
+            self._log.attempt = max(step.attempt for step in steps)
+        self._inspector.inspect(steps)
         if not steps:
             return
-        self._log.attempt = max(step.attempt for step in steps)
         for step in steps:
             if (step.attempt, step.rank) not in self._seen:
                 self._seen.add((step.attempt, step.rank))

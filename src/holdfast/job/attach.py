@@ -7,14 +7,10 @@ launcher ``watch()`` finds out who it is from the environment, and local rank 0 
 from __future__ import annotations
 
 import os
-import time
-import weakref
 from pathlib import Path
-from typing import Any
 
-from holdfast.job.on_import import on_import
+from holdfast.job.observer import Observer
 from holdfast.job.place import Place, find_place, rings_folder
-from holdfast.job.ring import RingWriter, ring_path
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
@@ -23,61 +19,20 @@ ATTACHED_ENV = "HOLDFAST_ATTACHED_PID"
 ATTEMPT_ENV = "HOLDFAST_ATTEMPT"
 """Number of the attempt, where our launcher counts them."""
 
-_attached: StepHook | None = None
+_attached: Observer | None = None
 
 
-class StepHook:
-    """Writes one ring record per optimizer update; on any error it gives up quietly and counts it."""
-
-    def __init__(self, ring: RingWriter) -> None:
-        self.steps = 0
-        self.errors = 0
-        self._ring = ring
-        self._pid = os.getpid()
-        self._last_ns = 0
-        self._leader: weakref.ref[Any] | None = None
-
-    def install(self) -> None:
-        """Register with torch's optimizers, which have been imported by now."""
-        try:
-            from torch.optim.optimizer import register_optimizer_step_post_hook
-
-            register_optimizer_step_post_hook(self)
-        except Exception:
-            self.errors += 1
-
-    def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        try:
-            self._record(optimizer)
-        except Exception:
-            self.errors += 1
-
-    def _record(self, optimizer: Any) -> None:
-        if os.getpid() != self._pid:  # A forked child has our hook, but the ring is its parent's.
-            return
-        # With several optimizers the first one to step sets the beat, until it is gone.
-        leader = self._leader() if self._leader is not None else None
-        if leader is None:
-            self._leader = weakref.ref(optimizer)
-        elif leader is not optimizer:
-            return
-        now_ns = time.monotonic_ns()
-        self._ring.append(self.steps, now_ns, now_ns - self._last_ns if self._last_ns else 0)
-        self._last_ns = now_ns
-        self.steps += 1
-
-
-def attach(rings: Path, *, rank: int) -> StepHook | None:
+def attach(rings: Path, *, rank: int) -> Observer | None:
     """Install the hooks of this process once; return None when that is not possible."""
     global _attached  # noqa: PLW0603 - hooks are per process, and so is this.
     if _attached is None:
         try:
-            hook = StepHook(RingWriter(ring_path(rings, rank), rank=rank, attempt=_attempt()))
+            observer = Observer(rings, rank=rank, attempt=_attempt())
         except OSError:
             return None
-        on_import("torch.optim.optimizer", hook.install)
+        observer.install()
         os.environ[ATTACHED_ENV] = str(os.getpid())
-        _attached = hook
+        _attached = observer
     return _attached
 
 

@@ -1,28 +1,39 @@
 """A bounded ring of step records in shared memory: one writer (a rank), any number of readers.
 
-The file is an array of 64-bit words: a header of eight, then ``capacity`` slots of four. A word is stored
-and loaded whole, and a slot's sequence number is cleared before and set after its content, so that a reader
+The file is an array of 64-bit words: a header of sixteen, then ``capacity`` slots. A word is stored and
+loaded whole, and a slot's sequence number is cleared before and set after its content, so that a reader
 that sees the same number before and after has a whole record. A reader that falls behind by more than the
-capacity loses the oldest records and counts them. Nothing here imports torch, and a writer never blocks: no
-lock, no system call.
+capacity loses the oldest records and counts them. Three words of the header say what the writer is in the
+midst of, for whoever looks after it has gone silent. Nothing here imports torch, and a writer never blocks:
+no lock, no system call.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.values import Step
+from holdfast.values import ChannelUse, InCall, Step
 
-MAGIC = int.from_bytes(b"HFRING2\0", "little")
-HEADER_WORDS = 8
-"""magic, capacity, words per slot, rank, process id, attempt, head, unused."""
-HEAD = 6
-SLOT_WORDS = 4
-"""sequence number from 1, step, end and duration in nanoseconds."""
-DEFAULT_CAPACITY = 4096
-"""Slots per rank: 128 KB, about 7 minutes at 10 steps a second."""
+MAGIC = int.from_bytes(b"HFRING3\0", "little")
+HEADER_WORDS = 16
+"""magic, capacity, words per slot, rank, process id, attempt, head, calls, since, channel; others are free."""
+HEAD, CALLS, SINCE, CHANNEL = 6, 7, 8, 9
+CHANNELS_PER_STEP = 8
+"""How many channels of a step are told apart; the rest are summed in the last place."""
+_PARTS = 10
+"""Words of a record between its duration and its channels: see ``append``."""
+_CHANNEL_WORDS = 4
+SLOT_WORDS = 4 + _PARTS + _CHANNEL_WORDS * CHANNELS_PER_STEP
+"""Sequence number from 1, step, end and duration in nanoseconds, parts, channels."""
+DEFAULT_CAPACITY = 1024
+"""Slots per rank: 368 KB, more than a minute and a half at 10 steps a second; guards read every second."""
+NO_PARTS = (0,) * _PARTS
+_SLOT = struct.Struct(f"={SLOT_WORDS - 1}Q")
+_NO_CHANNELS = (0,) * (_CHANNEL_WORDS * CHANNELS_PER_STEP)
 
 
 def ring_path(folder: Path, rank: int) -> Path:
@@ -41,26 +52,38 @@ class RingWriter:
         try:
             # Reserve the blocks now: writing to a hole of a full file system would end the process (SIGBUS).
             os.posix_fallocate(fd, 0, size)
-            self._words = memoryview(mmap.mmap(fd, size)).cast("Q")
+            self._bytes = mmap.mmap(fd, size)
         except OSError:
             fresh.unlink()
             raise
         finally:
             os.close(fd)
+        self.words = memoryview(self._bytes).cast("Q")
+        """Whoever times calls writes what is going on into the header directly: it has to be cheap."""
         for index, word in enumerate((MAGIC, capacity, SLOT_WORDS, rank, os.getpid(), attempt)):
-            self._words[index] = word
+            self.words[index] = word
         fresh.rename(path)
         self._capacity = capacity
         self._head = 0
 
-    def append(self, step: int, ended_ns: int, duration_ns: int) -> None:
-        """Store one finished step, over the oldest one when the ring is full."""
-        words, head = self._words, self._head
+    def append(
+        self,
+        step: int,
+        ended_ns: int,
+        duration_ns: int,
+        parts: Sequence[int] = NO_PARTS,
+        channels: Sequence[int] = _NO_CHANNELS,
+    ) -> None:
+        """Store one finished step, over the oldest one when the ring is full.
+
+        ``parts``: nanoseconds waited, in the data loader, in garbage collections, saving, and of CPU; bytes
+        moved, calls made, work done; flags; the number of the cycle that the step is one of. ``channels``:
+        number from 1, nanoseconds, bytes and calls of each, filled up with zeros.
+        """
+        words, head = self.words, self._head
         slot = HEADER_WORDS + head % self._capacity * SLOT_WORDS
         words[slot] = 0
-        words[slot + 1] = step
-        words[slot + 2] = ended_ns
-        words[slot + 3] = duration_ns
+        _SLOT.pack_into(self._bytes, 8 * (slot + 1), step, ended_ns, duration_ns, *parts, *channels)
         words[slot] = words[HEAD] = self._head = head + 1
 
 
@@ -92,23 +115,50 @@ class RingReader:
         steps = []
         for number in range(first, head):
             slot = HEADER_WORDS + number % self._capacity * SLOT_WORDS
-            before, step, ended_ns, duration_ns = self._words[slot : slot + SLOT_WORDS]
-            if not before == self._words[slot] == number + 1:  # The writer lapped us while we were reading.
+            words = self._words[slot : slot + SLOT_WORDS].tolist()
+            if not words[0] == self._words[slot] == number + 1:  # The writer lapped us while we were reading.
                 self.lost += 1
                 continue
-            steps.append(
-                Step(
-                    rank=self.rank,
-                    step=step,
-                    ended_s=ended_ns / 1e9,
-                    duration_s=duration_ns / 1e9,
-                    attempt=self.attempt,
-                )
-            )
+            steps.append(_step(words, rank=self.rank, attempt=self.attempt))
         self._next = head
         return steps
+
+    def in_call(self) -> InCall:
+        """Return what the writer is in the midst of."""
+        calls, since_ns, channel = self._words[CALLS : CHANNEL + 1]
+        return InCall(
+            rank=self.rank, calls=calls, since_s=since_ns / 1e9 if since_ns else None, channel=channel
+        )
 
     def close(self) -> None:
         """Let go of the memory."""
         self._words.release()
         self._map.close()
+
+
+def _step(words: Sequence[int], *, rank: int, attempt: int) -> Step:
+    _, step, ended_ns, duration_ns, wait, data, gc, save, cpu, moved, calls, work, flags, cycle = words[:14]
+    return Step(
+        rank=rank,
+        step=step,
+        ended_s=ended_ns / 1e9,
+        duration_s=duration_ns / 1e9,
+        attempt=attempt,
+        wait_s=wait / 1e9,
+        data_s=data / 1e9,
+        gc_s=gc / 1e9,
+        save_s=save / 1e9,
+        cpu_s=cpu / 1e9,
+        moved_bytes=moved,
+        calls=calls,
+        work=work,
+        flags=flags,
+        cycle=cycle,
+        channels=tuple(
+            ChannelUse(
+                channel=words[at], wait_s=words[at + 1] / 1e9, moved_bytes=words[at + 2], calls=words[at + 3]
+            )
+            for at in range(14, SLOT_WORDS, _CHANNEL_WORDS)
+            if words[at]
+        ),
+    )

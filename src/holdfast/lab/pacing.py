@@ -14,47 +14,16 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.job.sockets import connections
 from holdfast.lab.control import replace, sockets_path
+
+__all__ = ["DEFAULT_NIC_BYTES_S", "NIC_ENV", "UNLIMITED", "Pacing", "connections", "pace"]
 
 SO_MAX_PACING_RATE = 47  # From asm-generic/socket.h; Python has no name for it.
 UNLIMITED = 2**64 - 1
 NIC_ENV = "HOLDFAST_LAB_NIC_BYTES_S"
 DEFAULT_NIC_BYTES_S = 100_000_000.0
 """Rate of a healthy emulated NIC, per connection."""
-
-
-class Connection(msgspec.Struct, frozen=True):
-    """One established TCP connection of this process."""
-
-    fd: int
-    local: str
-    peer: str
-
-
-def connections() -> list[Connection]:
-    """Return the TCP connections of this process."""
-    found = []
-    for name in sorted(os.listdir("/proc/self/fd"), key=int):  # noqa: PTH208 - names only, no paths.
-        try:
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):  # noqa: PTH115 - as above.
-                found += _connection(int(name))
-        except OSError:  # Closed since it was listed.
-            continue
-    return found
-
-
-def _connection(fd: int) -> list[Connection]:
-    with socket.socket(fileno=os.dup(fd)) as copy:
-        if copy.family not in (socket.AF_INET, socket.AF_INET6) or copy.type != socket.SOCK_STREAM:
-            return []
-        try:
-            return [Connection(fd, _endpoint(copy.getsockname()), _endpoint(copy.getpeername()))]
-        except OSError:  # Listening, or not connected yet.
-            return []
-
-
-def _endpoint(address: tuple[str, int]) -> str:
-    return f"{address[0].removeprefix('::ffff:')}:{address[1]}"
 
 
 def pace(fd: int, bytes_s: float) -> None:

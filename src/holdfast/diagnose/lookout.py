@@ -1,0 +1,136 @@
+"""Keeps an eye on a job: notices that it got slow, waits until enough is known, names who did it.
+
+A fold over step records; what the hosts and links had to say meanwhile is asked for when it is time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.detect.jobsteps import JobStep, JobSteps
+from holdfast.detect.steps import StepDetector
+from holdfast.diagnose.profiles import Profile, profiles_of
+from holdfast.findings import ChangePoint
+from holdfast.values import Step
+
+HISTORY = 256
+"""Steps per rank that are remembered."""
+HEALTHY_STEPS = 100
+"""Of them, those before a slowdown that are taken for healthy."""
+ENOUGH_STEPS = 8
+ENOUGH_S = 2.0
+"""A slowdown is looked into when it has lasted so many steps, and so long: hosts are asked once a second."""
+TOO_LONG_S = 20.0
+"""Where steps are long, fewer will do."""
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
+    """A slowdown that goes on."""
+
+    since_step: int
+    since_s: float
+    """On the clock of the steps."""
+    healthy: Mapping[int, Profile]
+    healthy_since_s: float
+    is_named: bool = False
+
+
+class Lookout:
+    """Watches one job through the records of its ranks."""
+
+    def __init__(self) -> None:
+        self._jobs = JobSteps()
+        self._detector = StepDetector()
+        self._cycle = 0
+        self._attempt = 0
+        self._steps: dict[int, deque[Step]] = {}
+        self._ends: deque[tuple[int, float]] = deque(maxlen=HISTORY)
+        self._last_step = 0
+        self.trouble: Trouble | None = None
+
+    @property
+    def healthy_s(self) -> float | None:
+        """How long a step takes when all is well."""
+        return self._detector.healthy_s
+
+    def take(self, steps: Sequence[Step]) -> list[ChangePoint]:
+        """Take in what ranks have finished, each rank's steps in order; return what changed for the job."""
+        for step in steps:
+            self._steps.setdefault(step.rank, deque(maxlen=HISTORY)).append(step)
+        changes = []
+        for each in self._jobs.take(steps):
+            if (self._jobs.attempt, self._jobs.cycle) != (self._attempt, self._cycle):
+                self._restart()
+            self._ends.append((each.step, each.ended_s))
+            self._last_step = each.step
+            changes += self._judge(each)
+        return changes
+
+    def is_ripe(self) -> bool:
+        """Say whether it is time to name somebody."""
+        trouble = self.trouble
+        if trouble is None or trouble.is_named or not self._ends:
+            return False
+        lasted_s = self._ends[-1][1] - trouble.since_s
+        is_long = self._last_step - trouble.since_step + 1 >= ENOUGH_STEPS and lasted_s >= ENOUGH_S
+        return is_long or lasted_s >= TOO_LONG_S
+
+    def profiles(self) -> Mapping[int, Profile]:
+        """Return what the steps since the trouble began were made of."""
+        assert self.trouble is not None
+        return profiles_of(self._steps, since=self.trouble.since_step, until=self._last_step + 1)
+
+    def close_case(self) -> None:
+        """Note that whoever could be named has been."""
+        if self.trouble is not None:
+            self.trouble = msgspec.structs.replace(self.trouble, is_named=True)
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def _judge(self, each: JobStep) -> list[ChangePoint]:
+        if not each.is_typical:
+            return []
+        changes = self._detector.update(each.step, each.duration_s, each.work)
+        for change in changes:
+            self._follow(change)
+        return changes
+
+    def _follow(self, change: ChangePoint) -> None:
+        if not change.is_slow:
+            self.trouble = None
+        elif change.direction == "slow":
+            self._begin(change)
+
+    def _begin(self, change: ChangePoint) -> None:
+        """Open a case, or open one again where it got slower still: what was healthy stays what it was."""
+        before = self.trouble
+        if before is None:
+            first = max(0, change.step - HEALTHY_STEPS)
+            healthy: Mapping[int, Profile] = profiles_of(self._steps, since=first, until=change.step)
+            since_s = self._ended_s(first)
+        else:
+            healthy, since_s = before.healthy, before.healthy_since_s
+        self.trouble = Trouble(
+            since_step=change.step,
+            since_s=self._ended_s(change.step - 1),
+            healthy=healthy,
+            healthy_since_s=since_s,
+        )
+
+    def _ended_s(self, step: int) -> float:
+        """Return when a step had ended, or the first that is remembered after it."""
+        return next((ended_s for number, ended_s in self._ends if number >= step), self._ends[-1][1])
+
+    def _restart(self) -> None:
+        """Begin anew: another attempt, or a step is something else now."""
+        self._attempt, self._cycle = self._jobs.attempt, self._jobs.cycle
+        self._detector = StepDetector()
+        self._ends.clear()
+        self.trouble = None
+        for mine in self._steps.values():
+            kept = [s for s in mine if (s.attempt, s.cycle) == (self._attempt, self._cycle)]
+            mine.clear()
+            mine.extend(kept)

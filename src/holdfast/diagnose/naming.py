@@ -1,0 +1,210 @@
+"""Who slowed the job down, and by what: from what every rank did with its time, before and since.
+
+In a job whose ranks wait for each other the guilty one is the one whose *own* time grew; the others' waiting
+grew instead, and they are victims. If nobody's own time grew, the time is lost between them: the network.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.diagnose.causes import Reason, Sign, find_reason
+from holdfast.diagnose.links import SlowLink
+from holdfast.diagnose.profiles import Profile
+from holdfast.findings import Suspect
+
+GUILTY_SHARE = 0.5
+"""A rank whose own time grew by this share of what a step lost is to blame for it."""
+LEAST_SHARE = 0.04
+"""What is less than this share of a step is not told from noise."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known about a slowdown when somebody has to be named."""
+
+    now: Mapping[int, Profile]
+    healthy: Mapping[int, Profile] = {}
+    """Empty where the job was slow from the start on."""
+    signs: Mapping[int, Sequence[Sign]] = {}
+    """What the hosts, and the lines of code that were seen, tell about each rank."""
+    links: Sequence[SlowLink] = ()
+    hosts: Mapping[int, str] = {}
+
+
+class _Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """How much longer a rank's step takes."""
+
+    rank: int
+    own_s: float
+    wait_s: float
+    error_s: float
+
+
+def name_suspects(evidence: Evidence) -> list[Suspect]:
+    """Return who is to blame, the worst first; none if what was seen does not tell."""
+    growths = _grow(evidence)
+    if not growths:
+        return []
+    lost_s = _lost(evidence, growths)
+    guilty = [each for each in growths if _is_guilty(each, lost_s, evidence.now[each.rank].duration_s)]
+    if guilty:
+        return _blame(guilty, lost_s, evidence)
+    return _blame_network(lost_s, evidence)
+
+
+def _grow(evidence: Evidence) -> list[_Growth]:
+    growths = []
+    for rank, now in sorted(evidence.now.items()):
+        before = evidence.healthy.get(rank) or _typical_peer(evidence.now, rank)
+        if before is None:
+            continue
+        growths.append(
+            _Growth(
+                rank=rank,
+                own_s=now.own_s - before.own_s,
+                wait_s=now.wait_s - before.wait_s,
+                error_s=(now.error_s**2 + before.error_s**2) ** 0.5,
+            )
+        )
+    return growths
+
+
+def _typical_peer(now: Mapping[int, Profile], rank: int) -> Profile | None:
+    """Return a profile that stands for the other ranks: that of the median own time."""
+    others = sorted((each for other, each in now.items() if other != rank), key=lambda each: each.own_s)
+    return others[(len(others) - 1) // 2] if others else None
+
+
+def _lost(evidence: Evidence, growths: Sequence[_Growth]) -> float:
+    """Return how much longer a step takes: for all alike, since they wait for each other."""
+    if evidence.healthy:
+        return statistics.median(each.own_s + each.wait_s for each in growths)
+    return max(each.own_s for each in growths)
+
+
+def _is_guilty(growth: _Growth, lost_s: float, duration_s: float) -> bool:
+    is_much = growth.own_s >= max(GUILTY_SHARE * lost_s, LEAST_SHARE * duration_s)
+    return is_much and growth.own_s > 2 * growth.error_s
+
+
+# --- a rank -----------------------------------------------------------------------------------
+
+
+def _blame(guilty: Sequence[_Growth], lost_s: float, evidence: Evidence) -> list[Suspect]:
+    reasons = {each.rank: _reason(each, evidence) for each in guilty}
+    victims = sorted(set(evidence.now) - set(reasons))
+    suspects = []
+    for cause in dict.fromkeys(reason.cause for reason in reasons.values()):
+        mine = [each for each in guilty if reasons[each.rank].cause == cause]
+        worst = max(mine, key=lambda each: each.own_s)
+        suspects.append(
+            Suspect(
+                kind="rank",
+                ranks=[each.rank for each in mine],
+                hosts=_hosts([each.rank for each in mine], evidence),
+                function=reasons[worst.rank].function,
+                cause=cause,
+                slowdown=_slowdown(worst, evidence),
+                confidence=_confidence(worst, lost_s, reasons[worst.rank]),
+                victims=victims,
+                evidence=[_say_growth(worst, evidence), *reasons[worst.rank].evidence],
+            )
+        )
+    return sorted(suspects, key=lambda suspect: -(suspect.slowdown or 0.0))
+
+
+def _reason(growth: _Growth, evidence: Evidence) -> Reason:
+    rank = growth.rank
+    now = evidence.now[rank]
+    before = evidence.healthy.get(rank) or _typical_peer(evidence.now, rank)
+    assert before is not None
+    peers = [profile for other, profile in evidence.now.items() if other != rank]
+    return find_reason(now, before, peers, evidence.signs.get(rank, ()))
+
+
+def _slowdown(growth: _Growth, evidence: Evidence) -> float:
+    """Return the step time over the one without what is to blame."""
+    duration_s = evidence.now[growth.rank].duration_s
+    return round(duration_s / max(duration_s - growth.own_s, 0.05 * duration_s), 3)
+
+
+def _confidence(growth: _Growth, lost_s: float, reason: Reason) -> float:
+    """Return how sure it is: by what share of the loss is explained, by how far above noise, by its cause."""
+    share = min(1.0, growth.own_s / lost_s) if lost_s > 0 else 1.0
+    sigmas = growth.own_s / growth.error_s if growth.error_s > 0 else 10.0
+    return round(min(0.99, (0.5 + 0.5 * share) * min(1.0, 0.6 + sigmas / 10) * reason.certainty), 3)
+
+
+def _say_growth(growth: _Growth, evidence: Evidence) -> str:
+    now = evidence.now[growth.rank]
+    others = [profile.wait_s for rank, profile in evidence.now.items() if rank != growth.rank]
+    against = "than before" if evidence.healthy.get(growth.rank) else "than the other ranks"
+    text = (
+        f"rank {growth.rank} needs {_ms(now.own_s)} of its own per step, {_ms(growth.own_s)} more {against}"
+    )
+    if others:
+        text += f"; it waits {_ms(now.wait_s)} for others, they wait {_ms(statistics.median(others))}"
+    return text
+
+
+# --- the network ------------------------------------------------------------------------------
+
+
+def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
+    found = []
+    for link in evidence.links:
+        victims = sorted(set(evidence.now) - set(link.ranks))
+        found.append(
+            Suspect(
+                kind="link" if link.link is not None else "rank",
+                ranks=list(link.ranks),
+                hosts=_hosts(link.ranks, evidence),
+                link=link.link,
+                cause="link",
+                slowdown=_network_slowdown(lost_s, evidence),
+                confidence=0.9,
+                victims=victims,
+                evidence=[_say_wait(evidence), link.evidence],
+            )
+        )
+    if found or lost_s <= LEAST_SHARE * _duration(evidence):
+        return found
+    return [
+        Suspect(
+            kind="rank",
+            ranks=sorted(evidence.now),
+            hosts=_hosts(sorted(evidence.now), evidence),
+            cause="link",
+            slowdown=_network_slowdown(lost_s, evidence),
+            confidence=0.4,
+            evidence=[_say_wait(evidence), "which link it is cannot be told from this; probes could"],
+        )
+    ]
+
+
+def _network_slowdown(lost_s: float, evidence: Evidence) -> float:
+    duration_s = _duration(evidence)
+    return round(duration_s / max(duration_s - lost_s, 0.05 * duration_s), 3)
+
+
+def _duration(evidence: Evidence) -> float:
+    return statistics.median(profile.duration_s for profile in evidence.now.values())
+
+
+def _say_wait(evidence: Evidence) -> str:
+    now = statistics.median(profile.wait_s for profile in evidence.now.values())
+    if not evidence.healthy:
+        return f"nobody's own time stands out; communication takes {_ms(now)} of a step"
+    before = statistics.median(profile.wait_s for profile in evidence.healthy.values())
+    return f"nobody's own time grew; communication takes {_ms(now)} of a step, {_ms(before)} before"
+
+
+def _hosts(ranks: Sequence[int], evidence: Evidence) -> list[str]:
+    return sorted({evidence.hosts[rank] for rank in ranks if rank in evidence.hosts})
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms"

@@ -1,0 +1,52 @@
+"""Findings as sentences, the same at the terminal, in the log and on the page."""
+
+from __future__ import annotations
+
+from holdfast.diagnose.wording import name_ranks
+from holdfast.findings import Cause, ChangePoint, Suspect
+
+_CAUSES: dict[Cause, str] = {
+    "compute": "its compute is slow",
+    "cpu_contention": "its CPU is contended",
+    "link": "its network is slow",
+    "data_loading": "its data loading is slow",
+    "storage": "its storage is slow",
+    "garbage_collection": "Python's garbage collector holds it up",
+    "host_memory": "its host's memory is slow or short",
+    "input_imbalance": "it has more input than the others",
+    "stage_imbalance": "its stage has more to do than the others",
+    "hang": "it hangs",
+    "death": "it is dead",
+    "unknown": "the cause is not known",
+}
+
+
+def tell_change(change: ChangePoint) -> str:
+    """Return a change as a clause."""
+    ratio = change.after_s / change.before_s
+    if change.direction == "slow":
+        return (
+            f"steps take {ratio:.2f}x as long since step {change.step}: "
+            f"{_s(change.after_s)} instead of {_s(change.before_s)}"
+        )
+    again = "as fast as before" if not change.is_slow else "faster, but still slow"
+    return (
+        f"steps are {again} since step {change.step}: {_s(change.after_s)} instead of {_s(change.before_s)}"
+    )
+
+
+def tell_suspect(suspect: Suspect) -> str:
+    """Return who is to blame, and why, as a clause."""
+    where = f" on {', '.join(suspect.hosts)}" if suspect.hosts else ""
+    if suspect.link is not None:
+        who = f"link {suspect.link[0]}-{suspect.link[1]}"
+        text = f"{who}{where} is slow"
+    else:
+        text = f"{name_ranks(suspect.ranks)}{where}: {_CAUSES[suspect.cause]}"
+    if suspect.function is not None:
+        text += f", in {suspect.function}"
+    return f"{text} ({suspect.confidence:.0%} sure)"
+
+
+def _s(seconds: float) -> str:
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
