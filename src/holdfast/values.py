@@ -444,3 +444,40 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Median step time within the second, per rank; ranks that finished none are absent."""
     lost: int = 0
     """Step records overwritten before the guard could read them, so far."""
+
+
+# --- questions --------------------------------------------------------------------------------
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A guard's question to the ranks of its node: where are you?"""
+
+    id: str
+    ranks: list[int]
+    duration_s: float
+    """For how long to look; 0: once."""
+
+
+class LineSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of code that the training thread was in."""
+
+    count: int
+    """How often it was seen there."""
+    file: str
+    line: int
+    """Of the innermost frame that is not a library's."""
+    function: str
+    source: str
+    inner: list[str]
+    """Functions and their lines, from the innermost frame of all outwards; a few."""
+
+
+class Lines(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's answer."""
+
+    rank: int
+    samples: int
+    lines: list[LineSeen]
+    """Those seen most often."""
+    stack: list[str]
+    """The last one, innermost first."""

@@ -88,7 +88,7 @@ def run(
 
 def check_finished(ran: Ran) -> None:
     """Fail unless all ranks went on to the end, every all-reduce of theirs gave the right sum."""
-    assert ran.job.exit_codes == [0] * RANKS, ran.job.logs
+    assert ran.job.exit_codes == [0] * RANKS, (ran.job.events, ran.job.logs)
     for rank in range(RANKS):
         assert ran.told(rank, "sum") == [f"sum {4.0 * step}" for step in range(1, 13)]
 
@@ -151,7 +151,7 @@ def test_a_rank_that_comes_when_the_others_have_begun_stays_out(lab: Lab, tmp_pa
 def test_a_rank_that_is_past_the_step_calls_it_off_for_all(lab: Lab, tmp_path: Path) -> None:
     """The others ask first, and go on at once."""
     ran = run(lab, tmp_path, make_order(), "ahead")
-    assert ran.job.exit_codes == [0] * RANKS, ran.job.logs
+    assert ran.job.exit_codes == [0] * RANKS, (ran.job.events, ran.job.logs)
     assert set(ran.outcomes.values()) == {"no_go"}
     assert ran.results[0].error == "another rank came too late"
     assert all(result.gemm_s == [] for result in ran.results.values())

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.plan.planner import Mode
@@ -173,6 +173,7 @@ def outcomes(model: Model, seed: int, *, hours: float, rate: float) -> list[Outc
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), rate=st.floats(0.5, 30), model=st.sampled_from(MODELS))
+@example(seed=1082, rate=28.25, model=GPT3_6_7B)  # All work lost: samples were below 0 by rounding.
 def test_every_second_is_in_exactly_one_account(seed: int, rate: float, model: Model) -> None:
     """For all strategies and any rate, the accounts add up to the wall clock and none is negative."""
     for outcome in outcomes(model, seed, hours=12, rate=rate):

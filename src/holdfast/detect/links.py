@@ -4,9 +4,9 @@ The rate of a link is what it moved over the time in which it had something to m
 that are waiting is not a slow one. Only TCP connections of the workers are seen: not RDMA, NVLink or shared
 memory, and not those through an address translation, whose ends do not match.
 
-One wait is left in it. Data that a late receiver has not read is acknowledged when it reads, or after 40 ms by
-its kernel, and until then the sender counts as busy. So each rate comes with how often that may have
-happened: in every step, and as often as a kernel said that it did.
+One wait is left in it. Data that a late receiver has not read is acknowledged when it reads, or by its kernel
+after 40 ms, and until then the sender counts as busy. So each rate comes with how often that may have
+happened: in every step, and as often as the kernel had to.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class LinkRate(msgspec.Struct, frozen=True, kw_only=True):
     rate_bytes_s: float | None
     """Of one connection while it is busy; None: too little was moved to tell."""
     steps: int = 0
-    """Of the receiver, in the same time."""
-    delayed_acks: int = 0
-    """Of the receiver's host, in the same time, for whomever."""
+    """That the source did in this time."""
+    delayed_acks: float = 0.0
+    """Of the target's host in as much time, for whomever."""
     is_local: bool = False
     """Whether both ranks are on one host, where bytes are copied rather than sent."""
     retransmits: int = 0
@@ -172,26 +172,26 @@ def _rate(
     bulk = [flow for flow in flows if flow.is_bulk]
     moved = sum(flow.moved_bytes for flow in bulk)
     busy_s = sum(flow.busy_us for flow in bulk) / 1e6
-    steps, delayed = _lateness(started.get(target), ended[target])
+    elapsed_s = ended[source].at_s - started[source].at_s
     rtts = [flow.rtt_us for flow in flows if flow.rtt_us is not None]
     return LinkRate(
         source=source,
         target=target,
         moved_bytes=moved,
         busy_s=busy_s,
-        elapsed_s=ended[source].at_s - started[source].at_s,
+        elapsed_s=elapsed_s,
         rate_bytes_s=moved / max(busy_s, LEAST_BUSY_S) if moved >= LEAST_BYTES else None,
-        steps=steps,
-        delayed_acks=delayed,
+        steps=max(0, ended[source].steps - started[source].steps),
+        delayed_acks=elapsed_s * _delayed_per_s(started.get(target), ended[target]),
         is_local=ended[source].host == ended[target].host,
         retransmits=sum(flow.retransmits for flow in flows),
         rtt_s=max(rtts) / 1e6 if rtts else None,
     )
 
 
-def _lateness(start: LinkSnapshot | None, end: LinkSnapshot) -> tuple[int, int]:
-    """Return how many steps a receiver did and how many acknowledgements its kernel delayed."""
-    if start is None:
-        return 0, 0
-    delayed = _growth(start.delayed_acks, end.delayed_acks) or 0
-    return max(0, end.steps - start.steps), max(0, delayed)
+def _delayed_per_s(start: LinkSnapshot | None, end: LinkSnapshot) -> float:
+    """Return how often per second the kernel delayed an acknowledgement; snapshots are not simultaneous."""
+    count = None if start is None else _growth(start.delayed_acks, end.delayed_acks)
+    if start is None or count is None or end.at_s <= start.at_s:
+        return 0.0
+    return max(0, count) / (end.at_s - start.at_s)

@@ -17,6 +17,7 @@ _ON_CPU = 0.7
 _HELD = 0.5
 """Of the growth, spent off the processor: the thread was kept from running."""
 _MORE_WORK = 1.1
+_LEAST_STRENGTH = 0.1
 
 
 class Sign(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +47,8 @@ def find_reason(now: Profile, before: Profile, peers: Sequence[Profile], signs: 
     reason = (
         _named_part(now, before, grown_s, signs)
         or _more_work(now, peers)
-        or _from_host(signs)
+        or _strongest(signs)
         or _kept_off(now, before, grown_s)
-        or _from_code(signs)
         or _just_computing(now, before)
     )
     if function is not None and reason.function is None:
@@ -92,13 +92,15 @@ def _more_work(now: Profile, peers: Sequence[Profile]) -> Reason | None:
     return Reason(cause="input_imbalance", certainty=0.95, evidence=[said])
 
 
-def _from_host(signs: Sequence[Sign]) -> Reason | None:
-    host = [sign for sign in signs if sign.function is None and sign.strength >= 0.1]
-    if not host:
+def _strongest(signs: Sequence[Sign]) -> Reason | None:
+    """Return what explains most: something about the host, or a line of code whose kind is known."""
+    telling = [sign for sign in signs if sign.cause != "unknown" and sign.strength >= _LEAST_STRENGTH]
+    if not telling:
         return None
-    strongest = max(host, key=lambda sign: sign.strength)
-    said = [sign.evidence for sign in host if sign.cause == strongest.cause]
-    return Reason(cause=strongest.cause, certainty=min(1.0, 0.75 + strongest.strength), evidence=said)
+    strongest = max(telling, key=lambda sign: sign.strength)
+    said = [sign.evidence for sign in telling if sign.cause == strongest.cause]
+    certainty = min(1.0, 0.75 + strongest.strength)
+    return Reason(cause=strongest.cause, certainty=certainty, evidence=said, function=strongest.function)
 
 
 def _kept_off(now: Profile, before: Profile, grown_s: float) -> Reason | None:
@@ -113,18 +115,6 @@ def _kept_off(now: Profile, before: Profile, grown_s: float) -> Reason | None:
         f"before for {_ms(before.cpu_s)} of {_ms(before.own_s)}: it was kept from running"
     )
     return Reason(cause="cpu_contention", certainty=0.9, evidence=[said])
-
-
-def _from_code(signs: Sequence[Sign]) -> Reason | None:
-    lines = [sign for sign in signs if sign.function is not None and sign.cause != "unknown"]
-    if not lines:
-        return None
-    strongest = max(lines, key=lambda sign: sign.strength)
-    if strongest.strength < 0.2:
-        return None
-    return Reason(
-        cause=strongest.cause, certainty=0.85, evidence=[strongest.evidence], function=strongest.function
-    )
 
 
 def _just_computing(now: Profile, before: Profile) -> Reason:

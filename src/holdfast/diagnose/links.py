@@ -11,12 +11,14 @@ direction only is told as the one link that it uses.
 
 from __future__ import annotations
 
+import bisect
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
+from holdfast.detect.links import LinkRate
 from holdfast.diagnose.wording import name_ranks
 
 LinkKind = Literal["nic", "link", "network"]
@@ -31,29 +33,6 @@ DELAYED_ACK_S = 0.04
 _SHADOW = 0.4
 """A link that costs less than this share of the worst may be slow because of that: who sends to a rank that
 is held up waits for it. It is told when the worst is gone."""
-
-
-class Rate(Protocol):
-    """What is asked of a measured link, see ``holdfast.detect.links.LinkRate``."""
-
-    @property
-    def source(self) -> int: ...
-    @property
-    def target(self) -> int: ...
-    @property
-    def moved_bytes(self) -> int: ...
-    @property
-    def busy_s(self) -> float: ...
-    @property
-    def elapsed_s(self) -> float: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def delayed_acks(self) -> int: ...
-    @property
-    def rate_bytes_s(self) -> float | None: ...
-    @property
-    def is_local(self) -> bool: ...
 
 
 class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,18 +52,19 @@ class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """A link and what it is compared with."""
+    """A link and what it is compared with, in bytes per second."""
 
-    ends: tuple[int, int]
+    rate: LinkRate
     now: float
-    """Bytes per second."""
     others: float | None
     healthy: float | None
-    busy_s: float
     late_s: float
-    """Part of that, which late receivers may explain."""
-    moved_bytes: int
-    elapsed_s: float
+    """Part of the busy time, which late receivers may explain."""
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Source and target."""
+        return self.rate.source, self.rate.target
 
     @property
     def reference(self) -> float:
@@ -96,7 +76,8 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lost_share(self) -> float:
         """The share of the time that the link lost for certain."""
-        return (self.busy_s - self.late_s - self.moved_bytes / self.reference) / self.elapsed_s
+        lost_s = self.rate.busy_s - self.late_s - self.rate.moved_bytes / self.reference
+        return min(1.0, lost_s / self.rate.elapsed_s)  # Several connections can be busy at once.
 
     @property
     def slowdown(self) -> float:
@@ -118,7 +99,7 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
         return is_below and self.lost_share >= LEAST_SHARE
 
 
-def find_slow_links(rates: Sequence[Rate], healthy: Sequence[Rate] | None) -> list[SlowLink]:
+def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | None) -> list[SlowLink]:
     """Return what is slow in the network of a job, the costliest first; ``healthy`` are rates from before."""
     judged = _judge(rates, healthy or ())
     ranks = sorted({rank for each in judged for rank in each.ends})
@@ -137,65 +118,51 @@ def find_slow_links(rates: Sequence[Rate], healthy: Sequence[Rate] | None) -> li
 # --- judging ----------------------------------------------------------------------------------
 
 
-def _judge(rates: Sequence[Rate], healthy: Sequence[Rate]) -> list[_Judged]:
-    """Return the links that can be compared with something."""
-    known = {(each.source, each.target): each for each in healthy if each.rate_bytes_s is not None}
+def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate]) -> list[_Judged]:
+    """Return the links that can be compared with something.
+
+    Where healthy rates are known, links of different speed are compared by what is left of each. Else only
+    links of one kind are compared: within a host, or between hosts.
+    """
+    measured = [(rate, rate.rate_bytes_s) for rate in rates if rate.rate_bytes_s and rate.elapsed_s > 0]
+    known = {(each.source, each.target): each for each in healthy if each.rate_bytes_s and each.elapsed_s > 0}
+    shares = sorted(now / was for rate, now in measured if (was := _rate_before(rate, known)))
+    alike = {
+        is_local: sorted(now for rate, now in measured if rate.is_local == is_local)
+        for is_local in (False, True)
+    }
     judged = []
-    for rate in rates:
-        before = known.get((rate.source, rate.target))
-        others = _median_of_others(rate, rates, known)
-        if rate.rate_bytes_s is None or rate.elapsed_s <= 0 or (others is None and before is None):
-            continue
-        judged.append(
-            _Judged(
-                ends=(rate.source, rate.target),
-                now=rate.rate_bytes_s,
-                others=others,
-                healthy=None if before is None else before.rate_bytes_s,
-                busy_s=rate.busy_s,
-                late_s=_late_s(rate, before),
-                moved_bytes=rate.moved_bytes,
-                elapsed_s=rate.elapsed_s,
-            )
-        )
+    for rate, now in measured:
+        was = _rate_before(rate, known)
+        others = _median_of_others(shares, now / was) if was else _median_of_others(alike[rate.is_local], now)
+        if others is not None or was is not None:
+            late_s = _late_s(rate, known.get((rate.source, rate.target)))
+            expected = None if others is None else others * (was or 1.0)
+            judged.append(_Judged(rate=rate, now=now, others=expected, healthy=was, late_s=late_s))
     return judged
 
 
-def _median_of_others(
-    rate: Rate, rates: Sequence[Rate], known: Mapping[tuple[int, int], Rate]
-) -> float | None:
-    """Return the rate that the other links let expect of this one.
-
-    Where healthy rates are known, links of different speed are compared by what is left of each. Else only
-    links of one kind are compared: within a host, or between hosts. With half of the others slow the upper
-    median is still healthy.
-    """
-    others = [each for each in rates if each is not rate and each.rate_bytes_s is not None]
-    own = known.get((rate.source, rate.target))
-    if own is not None and own.rate_bytes_s is not None:
-        left = list(_shares_left(others, known))
-        return statistics.median_high(left) * own.rate_bytes_s if left else None
-    alike = [each.rate_bytes_s for each in others if each.is_local == rate.is_local and each.rate_bytes_s]
-    return statistics.median_high(alike) if alike else None
+def _rate_before(rate: LinkRate, known: Mapping[tuple[int, int], LinkRate]) -> float | None:
+    before = known.get((rate.source, rate.target))
+    return None if before is None else before.rate_bytes_s
 
 
-def _shares_left(rates: Sequence[Rate], known: Mapping[tuple[int, int], Rate]) -> Iterator[float]:
-    for rate in rates:
-        before = known.get((rate.source, rate.target))
-        if before is not None and before.rate_bytes_s and rate.rate_bytes_s:
-            yield rate.rate_bytes_s / before.rate_bytes_s
+def _median_of_others(values: Sequence[float], own: float) -> float | None:
+    """Return the median of sorted values without one of them: the upper one, healthy if half are slow."""
+    middle = (len(values) - 1) // 2
+    if len(values) < 2:
+        return None
+    return values[middle if middle < bisect.bisect_left(values, own) else middle + 1]
 
 
-def _late_s(rate: Rate, before: Rate | None) -> float:
+def _late_s(rate: LinkRate, before: LinkRate | None) -> float:
     """Return how much of the busy time late receivers may explain.
 
     In every step the receiver may have been late once, for less than the kernel's patience. Where that ran
     out it was counted, together with those of all others on the host, who may chat all the time.
     """
-    usual = 0.0
-    if before is not None and before.elapsed_s > 0:
-        usual = before.delayed_acks / before.elapsed_s * rate.elapsed_s
-    return DELAYED_ACK_S * max(float(rate.steps), rate.delayed_acks - usual)
+    usual = 0.0 if before is None else before.delayed_acks / before.elapsed_s * rate.elapsed_s
+    return DELAYED_ACK_S * max(rate.steps, rate.delayed_acks - usual)
 
 
 def _without_shadows(slow: Sequence[_Judged]) -> list[_Judged]:
@@ -231,37 +198,26 @@ def _is_slow_nic(rank: int, judged: Sequence[_Judged], slow: Sequence[_Judged]) 
 
 
 def _blame_nic(rank: int, links: Sequence[_Judged]) -> SlowLink:
-    worst = max(links, key=lambda each: each.lost_share)
-    return SlowLink(
-        kind="nic",
-        ranks=[rank],
-        slowdown=statistics.median(each.slowdown for each in links),
-        lost_share=worst.lost_share,
-        evidence=f"{len(links)} links of rank {rank} are slow; {_describe(worst)}",
-    )
+    return _blame("nic", [rank], links, f"{len(links)} links of rank {rank} are slow: ")
 
 
-def _blame_link(directions: Sequence[_Judged]) -> SlowLink:
-    worst = max(directions, key=lambda each: each.lost_share)
-    both = " both directions are slow;" if len(directions) > 1 else ""
-    return SlowLink(
-        kind="link",
-        ranks=sorted(worst.ends),
-        link=worst.ends,
-        slowdown=worst.slowdown,
-        lost_share=worst.lost_share,
-        evidence=f"{both} {_describe(worst)}".strip(),
-    )
+def _blame_link(links: Sequence[_Judged]) -> SlowLink:
+    return _blame("link", sorted(links[0].ends), links, "both directions are slow: " if links[1:] else "")
 
 
 def _blame_network(ranks: list[int], links: Sequence[_Judged]) -> SlowLink:
+    return _blame("network", ranks, links, f"the whole network of {name_ranks(ranks)} got slower: ")
+
+
+def _blame(kind: LinkKind, ranks: list[int], links: Sequence[_Judged], words: str) -> SlowLink:
     worst = max(links, key=lambda each: each.lost_share)
     return SlowLink(
-        kind="network",
+        kind=kind,
         ranks=ranks,
+        link=worst.ends if kind == "link" else None,
         slowdown=statistics.median(each.slowdown for each in links),
         lost_share=worst.lost_share,
-        evidence=f"all {len(links)} links of {name_ranks(ranks)} are slower than before; {_describe(worst)}",
+        evidence=words + _describe(worst),
     )
 
 

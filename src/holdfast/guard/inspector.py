@@ -17,10 +17,12 @@ from holdfast.detect.host import ProcessRates, strain_between
 from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
 from holdfast.detect.signs import explain
 from holdfast.diagnose.causes import Sign
+from holdfast.diagnose.lines import find_lines
 from holdfast.diagnose.links import SlowLink, find_slow_links
 from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.telling import tell_change, tell_suspect
+from holdfast.guard.questions import Questions
 from holdfast.guard.sampler import Sampler
 from holdfast.guard.say import Say
 from holdfast.job.linkpage import LinkPageReader
@@ -58,6 +60,7 @@ class Inspector:
         self._sampler = Sampler(pids)
         self._pages: dict[Path, LinkPageReader[LinkSnapshot]] = {}
         self._looks: deque[Look] = deque(maxlen=_REMEMBERED_S)
+        self._questions = Questions(folder)
 
     def inspect(self, steps: Sequence[Step]) -> None:
         """Take in a second's steps, look around, and tell what is new."""
@@ -67,13 +70,17 @@ class Inspector:
             event = JobSlowed if change.direction == "slow" else JobRelieved
             self._tell(event(change=change))
             self._say.line(tell_change(change))
-        if self._lookout.is_ripe():
+            if change.direction == "slow":
+                self._questions.ask(list(sample.processes), now_s=sample.at_s)
+        if self._lookout.is_ripe() and self._questions.is_over(sample.at_s):
             self._name()
 
     def _name(self) -> None:
         trouble = self._lookout.trouble
         assert trouble is not None
         signs, links = self._look_back(trouble)
+        for rank, found in find_lines(self._questions.answers()).items():
+            signs.setdefault(rank, []).extend(found)
         now = self._lookout.profiles()
         evidence = Evidence(
             now=now,

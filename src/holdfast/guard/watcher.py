@@ -166,7 +166,7 @@ class _Guard:
         self._watchdog.refresh()
         if steps:
             self._log.attempt = max(step.attempt for step in steps)
-        self._inspector.inspect(steps)
+        self._inspect(steps)
         if not steps:
             return
         for step in steps:
@@ -179,6 +179,13 @@ class _Guard:
             append_line(self._run_dir / "summaries.jsonl", msgspec.json.encode(summary) + b"\n")
         except OSError as error:
             self._say.cannot_write(self._run_dir / "summaries.jsonl", error)
+
+    def _inspect(self, steps: Sequence[Step]) -> None:
+        """Look into the job's speed; whatever goes wrong there, hangs are still to be found and ended."""
+        try:
+            self._inspector.inspect(steps)
+        except Exception as error:
+            self._say.once("inspection", f"the guard cannot judge the job's speed: {error!r}")
 
     def _outlive(self) -> None:
         """Do what the dead launcher no longer can."""

@@ -7,8 +7,10 @@ launcher ``watch()`` finds out who it is from the environment, and local rank 0 
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
+from holdfast.job.attendant import Attendant
 from holdfast.job.observer import Observer
 from holdfast.job.place import Place, find_place, rings_folder
 
@@ -31,6 +33,7 @@ def attach(rings: Path, *, rank: int) -> Observer | None:
         except OSError:
             return None
         observer.install()
+        Attendant(rings, rank=rank, thread=threading.get_ident()).start()
         os.environ[ATTACHED_ENV] = str(os.getpid())
         _attached = observer
     return _attached

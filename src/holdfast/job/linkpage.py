@@ -42,24 +42,33 @@ def links_path(folder: Path, rank: int) -> Path:
 
 
 class LinkPage:
-    """The writing end, in the training process; raises only where the page cannot be made."""
+    """The writing end, in the training process; where no page can be made it writes to nobody."""
 
-    def __init__(self, path: Path, *, rank: int, attempt: int = 0) -> None:
+    def __init__(self, path: Path, *, rank: int, attempt: int = 0, every_ns: int = EVERY_NS) -> None:
+        self.is_shared = True
+        """Whether anybody can read it."""
+        self.errors = 0
+        """Snapshots that could not be written."""
         self._pid = os.getpid()
-        self._network = network_name().encode()
-        self._map = _make_page(path, (MAGIC, rank, self._pid, attempt))
+        try:
+            self._map = _make_page(path, (MAGIC, rank, self._pid, attempt))
+        except (OSError, ValueError):
+            self.is_shared = False
+            return
         self._words = memoryview(self._map).cast("q")
+        self._network = network_name().encode()[:80]
         self._scanner = SocketScanner()
+        self._every_ns = every_ns
         self._number = 0
         self._steps = 0
         self._last_ns: int | None = None
-        self.errors = 0
-        """Snapshots that could not be written."""
 
     def update(self, now_ns: int) -> None:
-        """Write what the kernel counts now, unless that was done less than a second ago; once per step."""
+        """Write what the kernel counts now, if the last time is a second ago; call it once per step."""
+        if not self.is_shared:
+            return
         self._steps += 1
-        if self._last_ns is not None and now_ns - self._last_ns < EVERY_NS:
+        if self._last_ns is not None and now_ns - self._last_ns < self._every_ns:
             return
         try:
             if os.getpid() != self._pid:  # A forked child has our page, but it is its parent's.
@@ -121,7 +130,7 @@ class LinkPageReader(Generic[S]):
     """The reading end, in a guard; ``shape`` is the value that a snapshot is returned as.
 
     It has the fields rank, pid, attempt, host, at_s, left_out, steps, delayed_acks and sockets, whose
-    elements have local, peer and those of ``Counters``. (This room does not know those that reason about such values.)
+    elements have local, peer and those of ``Counters``. (This room does not know who reasons about them.)
     """
 
     def __init__(self, path: Path, shape: type[S]) -> None:

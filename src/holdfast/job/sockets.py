@@ -135,8 +135,11 @@ def as_counters(values: tuple[int, ...], length: int) -> Counters:
 
 def network_name() -> str:
     """Return a name of this machine and network namespace: within it a loopback address means one thing."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:  # Hidden in this container.
+        return socket.gethostname()
 
 
 def delayed_acks() -> int | None:

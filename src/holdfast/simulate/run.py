@@ -69,7 +69,8 @@ class _World:
         return Outcome(
             strategy=self._strategy.name,
             duration_s=self._fitted.duration_s,
-            samples=self._pace.samples,
+            # What was added in pieces and taken back in one may be below 0 in its last digits.
+            samples=max(0.0, self._pace.samples),
             spent=self._pace.spent,
             failures=self._failures,
             joins=self._joins,

@@ -1,0 +1,132 @@
+"""A loop of somebody's own: two optimizers, a GradScaler, accumulation and its own communication hook.
+
+``torchrun --nproc-per-node 2 loop.py [--steps N] [--evaluate-every N] [--save-every N] [--growing]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from watched.sabotage import Sabotage, SlowDataset, doubled
+
+WIDTH = 64
+BATCH = 8
+ACCUMULATED = 2
+
+
+def main() -> None:
+    """Train."""
+    options = parse()
+    torch.set_num_threads(1)
+    if options.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
+    dist.init_process_group("gloo")
+    torch.manual_seed(options.seed)
+    sabotage = Sabotage()
+    model = build(options.op_ms / 1000, sabotage)
+    wrapped = DistributedDataParallel(model)
+    wrapped.register_comm_hook(None, averaged)
+    optimizers = [
+        torch.optim.SGD(model[0].parameters(), lr=0.01),
+        torch.optim.AdamW(model[-1].parameters(), lr=0.001),
+    ]
+    scaler = torch.amp.GradScaler("cpu")
+    train(options, wrapped, optimizers, scaler, sabotage)
+    dist.destroy_process_group()
+
+
+def build(op_s: float, sabotage: Sabotage) -> nn.Sequential:
+    """Return a small network whose layers take so long, as on a device that is not there."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    if op_s:
+        model[0].register_forward_hook(lambda *_: time.sleep(op_s))
+        model[2].register_full_backward_hook(lambda *_: time.sleep(2 * op_s))
+    sabotage.attach(model[2])
+    return model
+
+
+def averaged(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Average the gradients in half precision, as people do."""
+    half = bucket.buffer().to(torch.bfloat16).div_(dist.get_world_size())
+    future = dist.all_reduce(half, async_op=True).get_future()  # type: ignore[union-attr]
+    return future.then(lambda done: bucket.buffer().copy_(done.value()[0]))
+
+
+def train(
+    options: argparse.Namespace,
+    model: nn.Module,
+    optimizers: list[torch.optim.Optimizer],
+    scaler: torch.amp.GradScaler,
+    sabotage: Sabotage,
+) -> None:
+    """Run the loop."""
+    data = TensorDataset(torch.randn(512, WIDTH), torch.randn(512, WIDTH))
+    loader = DataLoader(SlowDataset(data, sabotage, BATCH * ACCUMULATED), batch_size=BATCH, shuffle=True)
+    held_out = DataLoader(data, batch_size=64)
+    batches = forever(loader)
+    for step in range(options.steps):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for _ in range(ACCUMULATED):
+            inputs, targets = (doubled(each, sabotage) for each in next(batches))
+            loss = (model(inputs) - targets).square().mean() / ACCUMULATED
+            scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+        scaler.update()
+        sabotage.end_step()
+        if options.evaluate_every and step % options.evaluate_every == options.evaluate_every - 1:
+            evaluate(model, held_out)
+        if options.save_every and step % options.save_every == options.save_every - 1:
+            save(model)
+    print(f"loss {loss.item()!r}", flush=True)
+
+
+def forever(loader: DataLoader[Any]) -> Any:
+    """Yield batches, epoch after epoch."""
+    while True:
+        yield from loader
+
+
+def evaluate(model: nn.Module, held_out: DataLoader[Any]) -> None:
+    """Look at the held-out data."""
+    with torch.no_grad():
+        for inputs, _ in held_out:
+            model(inputs)
+
+
+def save(model: nn.Module) -> None:
+    """Write a checkpoint, slowly, as to a far disk."""
+    if dist.get_rank() == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save(model.state_dict(), Path(folder) / "model.pt")
+            time.sleep(0.3)
+    dist.barrier()
+
+
+def parse() -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--op-ms", type=float, default=10.0)
+    parser.add_argument("--evaluate-every", type=int, default=0)
+    parser.add_argument("--save-every", type=int, default=0)
+    parser.add_argument("--pin", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Which line of code a slow rank spends its time in, and the others do not."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from holdfast.diagnose.causes import Sign
+from holdfast.findings import Cause
+from holdfast.values import Lines, LineSeen
+
+_LEAST_SHARE = 0.15
+"""Of the time, beyond what the others spend in a line."""
+_LEAST_SAMPLES = 20
+_WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    ("garbage_collection", re.compile(r"\bgc\.collect\b")),
+    (
+        "storage",
+        re.compile(
+            r"\b(p?read(v|into|lines?|_bytes|_text|all)?|open|fromfile|memmap|loadtxt|get_object|download"
+            r"|fsync|p?writev?|write_bytes|torch\.load|np\.load)\b\("
+        ),
+    ),
+    (
+        "host_memory",
+        re.compile(
+            r"\.(copy_|clone|contiguous|pin_memory|copy|tobytes)\(|\b(memcpy|memmove|copyto|deepcopy)\b"
+        ),
+    ),
+)
+
+
+def find_lines(told: Mapping[int, Lines]) -> dict[int, list[Sign]]:
+    """Return, by rank, the lines that it was in and its peers were not, the most time-consuming first."""
+    shares = {rank: _shares(lines) for rank, lines in told.items() if lines.samples >= _LEAST_SAMPLES}
+    found: dict[int, list[Sign]] = {}
+    for rank, mine in shares.items():
+        others = [theirs for other, theirs in shares.items() if other != rank]
+        if others:
+            found[rank] = _stand_out(mine, others, told[rank])
+    return found
+
+
+_Key = tuple[str, int]
+
+
+def _shares(lines: Lines) -> dict[_Key, float]:
+    counts: Counter[_Key] = Counter()
+    for seen in lines.lines:
+        counts[seen.file, seen.line] += seen.count
+    return {key: count / lines.samples for key, count in counts.items()}
+
+
+def _stand_out(mine: Mapping[_Key, float], others: list[dict[_Key, float]], lines: Lines) -> list[Sign]:
+    signs = []
+    for key, share in mine.items():
+        usual = statistics.median(theirs.get(key, 0.0) for theirs in others)
+        if share - usual >= _LEAST_SHARE:
+            signs.append(_sign(key, share, usual, lines))
+    return sorted(signs, key=lambda sign: -sign.strength)
+
+
+def _sign(key: _Key, share: float, usual: float, lines: Lines) -> Sign:
+    here = [seen for seen in lines.lines if (seen.file, seen.line) == key]
+    most = max(here, key=lambda seen: seen.count)
+    where = f"{PurePath(most.file).name}:{most.line} {most.function}"
+    said = f"it is in {where} for {share:.0%} of the time, the others for {usual:.0%}"
+    if most.source:
+        said += f": {most.source}"
+    return Sign(cause=_cause(most), strength=share - usual, evidence=said, function=where)
+
+
+def _cause(seen: LineSeen) -> Cause:
+    for cause, pattern in _WORDS:
+        if any(pattern.search(text) for text in (seen.source, *seen.inner)):
+            return cause
+    return "unknown"
