@@ -3,12 +3,11 @@
 ``torchrun --nproc-per-node 2 loop.py [--steps N] [--evaluate-every N] [--save-every N] [--growing]``
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from watched.sabotage import Sabotage, SlowDataset, doubled
 
-WIDTH = 64
 BATCH = 8
 ACCUMULATED = 2
 
@@ -35,7 +33,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(options.seed)
     sabotage = Sabotage()
-    model = build(options.op_ms / 1000, sabotage)
+    model = build(options.width, options.op_ms / 1000, sabotage)
     wrapped = DistributedDataParallel(model)
     wrapped.register_comm_hook(None, averaged)
     optimizers = [
@@ -47,11 +45,12 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def build(op_s: float, sabotage: Sabotage) -> nn.Sequential:
+def build(width: int, op_s: float, sabotage: Sabotage) -> nn.Sequential:
     """Return a small network whose layers take so long, as on a device that is not there."""
-    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
+    model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
     if op_s:
-        model[0].register_forward_hook(lambda *_: time.sleep(op_s))
+        # As long as the batch is large, as on a device that is busy.
+        model[0].register_forward_hook(lambda _, inputs, __: time.sleep(op_s * len(inputs[0]) / BATCH))
         model[2].register_full_backward_hook(lambda *_: time.sleep(2 * op_s))
     sabotage.attach(model[2])
     return model
@@ -72,9 +71,11 @@ def train(
     sabotage: Sabotage,
 ) -> None:
     """Run the loop."""
-    data = TensorDataset(torch.randn(512, WIDTH), torch.randn(512, WIDTH))
+    data = TensorDataset(torch.randn(512, options.width), torch.randn(512, options.width))
     loader = DataLoader(SlowDataset(data, sabotage, BATCH * ACCUMULATED), batch_size=BATCH, shuffle=True)
     held_out = DataLoader(data, batch_size=64)
+    if options.growing:
+        loader = DataLoader(data, batch_sampler=Growing(len(data), ACCUMULATED * options.steps))
     batches = forever(loader)
     for step in range(options.steps):
         for optimizer in optimizers:
@@ -94,7 +95,22 @@ def train(
     print(f"loss {loss.item()!r}", flush=True)
 
 
-def forever(loader: DataLoader[Any]) -> Any:
+class Growing:
+    """Batches that get larger as training goes on, up to three times the first."""
+
+    def __init__(self, samples: int, batches: int) -> None:
+        self._samples = samples
+        self._batches = batches
+        self._count = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for _ in range(self._samples // BATCH):
+            size = round(BATCH * (1 + 2 * min(1.0, self._count / self._batches)))
+            self._count += 1
+            yield torch.randint(self._samples, (size,)).tolist()
+
+
+def forever(loader: DataLoader[Any]) -> Iterator[Any]:
     """Yield batches, epoch after epoch."""
     while True:
         yield from loader
@@ -120,6 +136,8 @@ def parse() -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--growing", action="store_true", help="batches that grow as training goes on")
     parser.add_argument("--op-ms", type=float, default=10.0)
     parser.add_argument("--evaluate-every", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-SABOTAGE_ENV = "SABOTAGE"
+from watched.sabotage_env import SABOTAGE_ENV
 
 
 class Sabotage:

@@ -243,6 +243,19 @@ class SuspectsNamed(Event, frozen=True, kw_only=True, tag="suspects_named"):
     suspects: list[Suspect]
 
 
+class JobHung(Event, frozen=True, kw_only=True, tag="job_hung"):
+    """No rank has made a step or a call for too long."""
+
+    lasted_s: float
+    limit_s: float
+    """Derived from how long steps and pauses took before."""
+    suspects: list[Suspect]
+    stacks: dict[str, list[str]] = {}
+    """By rank, innermost frame first; ranks that did not answer are absent."""
+    dumps: str | None = None
+    """Folder of Flight Recorder dumps, where there are any."""
+
+
 class FaultInjected(Event, frozen=True, kw_only=True, tag="fault_injected"):
     """A fault of the lab took hold."""
 
@@ -284,6 +297,7 @@ AnyEvent = (
     | JobSlowed
     | JobRelieved
     | SuspectsNamed
+    | JobHung
     | FaultInjected
     | FaultRelieved
     | RunEnded
@@ -380,6 +394,8 @@ class InCall(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     calls: int
     """Of communication, begun so far."""
+    steps: int = 0
+    """Ended so far."""
     since_s: float | None
     """When the one that it is in began, on the node's monotonic clock; None: it is in none."""
     channel: int
@@ -456,6 +472,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[int]
     duration_s: float
     """For how long to look; 0: once."""
+    dumps: str | None = None
+    """Folder for Flight Recorder dumps; None: none are wanted."""
 
 
 class LineSeen(msgspec.Struct, frozen=True, kw_only=True):

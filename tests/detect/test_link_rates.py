@@ -68,7 +68,7 @@ def test_time_in_which_the_receiver_had_no_room_is_not_the_links() -> None:
 def test_several_connections_of_two_ranks_are_one_link() -> None:
     """Bytes and busy times add up, the longest round trip is told; small messages have no rate."""
     names = [("10.0.0.1:1", "10.0.0.2:1"), ("10.0.0.2:2", "10.0.0.1:2"), ("10.0.0.1:3", "10.0.0.2:3")]
-    moved = [
+    moved: list[dict[str, Any]] = [
         {"bytes_acked": 10 * MB, "busy_us": 100_000, "rtt_us": 300},
         {"bytes_acked": 30 * MB, "busy_us": 300_000, "retransmits": 7, "spurious_retransmits": 2},
         {"bytes_acked": 3 * MB, "busy_us": 900_000, "segments_sent": 30_000, "rtt_us": 900},

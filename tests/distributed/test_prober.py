@@ -181,7 +181,7 @@ def test_a_slow_product_is_named(lab: Lab, tmp_path: Path) -> None:
 def test_a_rank_with_little_cpu_time_is_named(lab: Lab, tmp_path: Path) -> None:
     """A quota of an eighth of a core is seen in the products of the rank that has it."""
     need("cgroup")
-    fault = Fault(kind="cpu_quota", target=VICTIM, at_step=0, severity=8.0, via="cgroup")
+    fault = Fault(kind="cpu_quota", target=VICTIM, at_step=1, severity=8.0, via="cgroup")
     ran = run(lab, tmp_path, make_order(kinds=["gemm"]), "quota", (fault,))
     check_finished(ran)
     found = judge(ran.results.values(), ran.order)
@@ -200,7 +200,7 @@ def test_a_paced_link_is_named(lab: Lab, tmp_path: Path) -> None:
 def test_a_slow_path_between_two_hosts_is_named(lab: Lab, tmp_path: Path) -> None:
     """A path at an eighth of a NIC's rate is the first suspect."""
     need("namespaces")
-    fault = Fault(kind="slow_link", target=(1, 2), at_step=0, severity=8.0, via="namespace")
+    fault = Fault(kind="slow_link", target=(1, 2), at_step=1, severity=8.0, via="namespace")
     order = make_order(kinds=["links"])
     ran = run(lab, tmp_path, order, "slow_path", (fault,), in_namespaces=True, nic_bytes_s=50e6)
     check_finished(ran)

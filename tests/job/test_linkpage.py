@@ -68,11 +68,14 @@ def test_a_page_before_its_first_snapshot_tells_nothing(tmp_path: Path, page: Li
 
 def test_a_snapshot_comes_back_whole(tmp_path: Path, page: LinkPage) -> None:
     """Who, when, where, after how many steps, and each connection with its counters."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
-            local, peer = ("{}:{}".format(*name) for name in (client.getsockname(), client.getpeername()))
-            page.update(7 * SECOND_NS)
-            snapshot = _reader(tmp_path).read()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+        server.accept()[0],
+    ):
+        local, peer = ("{}:{}".format(*name) for name in (client.getsockname(), client.getpeername()))
+        page.update(7 * SECOND_NS)
+        snapshot = _reader(tmp_path).read()
     assert snapshot is not None
     assert (snapshot.rank, snapshot.pid, snapshot.attempt) == (5, os.getpid(), 2)
     assert (snapshot.at_s, snapshot.steps, snapshot.left_out) == (7.0, 1, 0)

@@ -155,6 +155,16 @@ def test_a_number_that_was_given_to_another_connection_is_noticed(pair: Pair) ->
     other.close()
 
 
+def test_the_number_of_a_file_that_was_given_to_a_connection_is_noticed_soon(pair: Pair) -> None:
+    """A scanner does not look at files every time, but within sixteen scans."""
+    scanner = SocketScanner()
+    fd = os.open(os.devnull, os.O_RDONLY)
+    assert _of(fd, scanner) is None
+    os.dup2(pair.client.fileno(), fd)
+    assert any(_of(fd, scanner) is not None for _ in range(16))
+    os.close(fd)
+
+
 def test_a_socket_is_seen_from_the_moment_it_is_connected(pair: Pair) -> None:
     """A scanner that saw it before, unconnected, asks again."""
     scanner = SocketScanner()

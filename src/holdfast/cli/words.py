@@ -13,6 +13,7 @@ from holdfast.values import (
     FaultRelieved,
     GuardDied,
     GuardStarted,
+    JobHung,
     JobRelieved,
     JobSlowed,
     JobStopped,
@@ -62,6 +63,11 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"nobody can be named for the slowdown since step {event.since_step}"
         case SuspectsNamed():
             return "; ".join(map(tell_suspect, event.suspects))
+        case JobHung(suspects=[]):
+            return f"no step and no call for {event.lasted_s:.0f} s; nobody can be named for it"
+        case JobHung():
+            whom = "; ".join(map(tell_suspect, event.suspects))
+            return f"no step and no call for {event.lasted_s:.0f} s: {whom}"
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -62,9 +62,12 @@ class Inspector:
         self._looks: deque[Look] = deque(maxlen=_REMEMBERED_S)
         self._questions = Questions(folder)
 
-    def inspect(self, steps: Sequence[Step]) -> None:
-        """Take in a second's steps, look around, and tell what is new."""
-        sample = self._sampler.sample()
+    def look(self) -> Sample:
+        """Return what the hosts do just now."""
+        return self._sampler.sample()
+
+    def inspect(self, steps: Sequence[Step], sample: Sample) -> None:
+        """Take in a second's steps and a look, and tell what is new."""
         self._looks.append(Look(at_s=sample.at_s, host=sample, links=self._read_links()))
         for change in self._lookout.take(steps):
             event = JobSlowed if change.direction == "slow" else JobRelieved

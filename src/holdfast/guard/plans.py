@@ -24,6 +24,11 @@ _NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV)
 """Variables of a job that this launcher may itself be part of."""
 
 
+RECORDER_ENV = "TORCH_FR_BUFFER_SIZE"
+RECORDED_CALLS = 2000
+"""Collectives that torch's Flight Recorder remembers, for when the job hangs; the user's choice stands."""
+
+
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One start of all workers."""
 
@@ -61,6 +66,7 @@ def _plan(recipe: Recipe, attempt: Attempt, home: Home, worker: Any) -> WorkerPl
         command=_bind(command, local_rank, attempt.group.spec.numa_options),
         env={
             **{name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON},
+            **({} if RECORDER_ENV in os.environ else {RECORDER_ENV: str(RECORDED_CALLS)}),
             RINGS_ENV: str(home.rings),
             ATTEMPT_ENV: str(attempt.number),
             **attempt.hub,

@@ -25,11 +25,23 @@ class Questions:
         self._asked: Ask | None = None
         self._asked_s = 0.0
 
-    def ask(self, ranks: Sequence[int], *, now_s: float, duration_s: float = LOOK_FOR_S) -> None:
+    def ask(
+        self,
+        ranks: Sequence[int],
+        *,
+        now_s: float,
+        duration_s: float = LOOK_FOR_S,
+        dumps: str | None = None,
+    ) -> None:
         """Ask where ranks spend their time; what cannot be asked is not answered."""
         self._forget()
         self._count += 1
-        self._asked = Ask(id=f"{os.getpid()}-{self._count}", ranks=list(ranks), duration_s=duration_s)
+        self._asked = Ask(
+            id=f"{os.getpid()}-{id(self):x}-{self._count}",
+            ranks=list(ranks),
+            duration_s=duration_s,
+            dumps=dumps,
+        )
         self._asked_s = now_s
         with contextlib.suppress(OSError):
             replace_file(ask_path(self._folder), msgspec.json.encode(self._asked))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.job.place import rings_folder
 from holdfast.job.ring import RingReader
-from holdfast.values import Step
+from holdfast.values import InCall, Step
 
 _PREFIX = "launch-"
 _OWNER = "owner.lock"
@@ -73,6 +73,10 @@ class Rings:
     def pids(self) -> dict[int, int]:
         """The process that writes each rank's ring."""
         return {reader.rank: reader.pid for reader in self._readers.values()}
+
+    def in_calls(self) -> dict[int, InCall]:
+        """Return what every rank is in the midst of."""
+        return {reader.rank: reader.in_call() for reader in self._readers.values()}
 
     def read(self) -> list[Step]:
         """Return the steps finished since the last call, rank by rank, oldest first."""

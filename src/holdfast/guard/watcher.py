@@ -28,6 +28,7 @@ from holdfast.guard.inspector import Inspector
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
+from holdfast.guard.silence import SilenceWatch
 from holdfast.guard.watchdog import EVERY_S as LOOK_EVERY_S
 from holdfast.guard.watchdog import Watchdog
 from holdfast.job.deathsig import ask_for_death_signal
@@ -110,6 +111,10 @@ class _Guard:
             host=socket.gethostname(),
         )
 
+        self._silence = SilenceWatch(
+            args.rings, dumps=self._run_dir / "flight_recorder", tell=self._log.append, say=self._say
+        )
+
     def watch(self) -> None:
         """Look until told to stop or alone; the last look at the rings is after that."""
         self._follow_on()
@@ -183,7 +188,10 @@ class _Guard:
     def _inspect(self, steps: Sequence[Step]) -> None:
         """Look into the job's speed; whatever goes wrong there, hangs are still to be found and ended."""
         try:
-            self._inspector.inspect(steps)
+            sample = self._inspector.look()
+            self._inspector.inspect(steps, sample)
+            if not self._watchdog.is_needed:
+                self._silence.look(steps, self._rings.in_calls(), sample)
         except Exception as error:
             self._say.once("inspection", f"the guard cannot judge the job's speed: {error!r}")
 

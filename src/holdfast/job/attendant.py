@@ -79,7 +79,16 @@ class Attendant:
         ask = msgspec.json.decode(ask_path(self._folder).read_bytes(), type=Ask)
         if self._rank in ask.ranks:
             lines = watch_lines(self._thread, rank=self._rank, ask=ask)
+            if ask.dumps is not None:
+                _dump(Path(ask.dumps) / f"_dump_{self._rank}")
             replace_file(answer_path(self._folder, ask.id, self._rank), msgspec.json.encode(lines))
+
+
+def _dump(path: Path) -> None:
+    """Write what torch's Flight Recorder has, if it is there and was switched on."""
+    recorder = sys.modules.get("torch._C._distributed_c10d")
+    if recorder is not None and os.environ.get("TORCH_FR_BUFFER_SIZE", "0") != "0":
+        replace_file(path, recorder._dump_fr_trace_json(includeCollectives=True, onlyActive=False))
 
 
 def _version(path: Path) -> tuple[int, int] | None:

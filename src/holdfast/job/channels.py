@@ -6,8 +6,9 @@ The file lies beside the ring and is replaced by rename when a channel is new, w
 from __future__ import annotations
 
 import os
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,52 +37,85 @@ class Channels:
     """Gives every group and peer its number."""
 
     def __init__(self, path: Path) -> None:
+        self.errors = 0
+        """Times that the file could not be written."""
         self._path = path
-        self._numbers: dict[Any, int] = {}
+        self._groups: dict[Any, int] = {}
+        self._alive: dict[int, object] = {}
+        """References to groups that take them off when they die: the next may have the same identity."""
+        self._peers: dict[tuple[int, bool], int] = {}
         self._known: list[Channel] = []
 
     def of_group(self, group: Any) -> int:
-        """Return the number of a process group; None stands for that of all ranks."""
-        key = 0 if group is None else id(group)
-        number = self._numbers.get(key)
+        """Return the number of a process group or of its name; None stands for that of all ranks."""
+        key = group if group is None or isinstance(group, str) else id(group)
+        number = self._groups.get(key)
         return number if number is not None else self._learn_group(key, group)
 
     def of_peer(self, peer: int, *, is_sender: bool) -> int:
         """Return the number of the way to a peer, or from it."""
-        key = (peer, is_sender)
-        number = self._numbers.get(key)
+        number = self._peers.get((peer, is_sender))
         if number is not None:
             return number
-        return self._add(key, Channel(number=self._next(), kind="to" if is_sender else "from", ranks=[peer]))
+        number = self._add("to" if is_sender else "from", [int(peer)], "")
+        self._peers[peer, is_sender] = number
+        return number
 
-    def _learn_group(self, key: int, group: Any) -> int:
+    def forget(self) -> None:
+        """Take in that groups have come to their end: names and identities may mean others from now on."""
+        self._groups.clear()
+        self._alive.clear()
+
+    def _learn_group(self, key: Any, group: Any) -> int:
         import torch.distributed as dist
 
         if not dist.is_initialized():
             return REST
-        actual = dist.group.WORLD if group is None else group
+        actual = _actual(group)
         try:
             ranks = dist.get_process_group_ranks(actual)
         except Exception:  # A group of somebody's own making.
             ranks = []
         name = str(getattr(actual, "group_desc", "") or getattr(actual, "group_name", ""))
-        same = next(
-            (c for c in self._known if c.kind == "group" and (c.ranks, c.name) == (ranks, name)), None
-        )
-        if same is not None:
-            self._numbers[key] = same.number
-            return same.number
-        return self._add(key, Channel(number=self._next(), kind="group", ranks=ranks, name=name))
+        same = (c for c in self._known if c.kind == "group" and (c.ranks, c.name) == (ranks, name))
+        known = next(same, None)
+        number = known.number if known is not None else self._add("group", ranks, name)
+        if isinstance(key, int):
+            self._alive[key] = weakref.ref(group, lambda _: self._forget_one(key))
+        self._groups[key] = number
+        return number
 
-    def _next(self) -> int:
-        return len(self._known) + 1
+    def _forget_one(self, key: int) -> None:
+        self._groups.pop(key, None)
+        self._alive.pop(key, None)
 
-    def _add(self, key: Any, channel: Channel) -> int:
+    def _add(self, kind: Literal["group", "to", "from"], ranks: list[int], name: str) -> int:
         if len(self._known) >= MOST:
             return REST
-        self._numbers[key] = channel.number
+        channel = Channel(number=len(self._known) + 1, kind=kind, ranks=ranks, name=name)
         self._known.append(channel)
-        fresh = self._path.with_suffix(f".{os.getpid()}.new")
-        fresh.write_bytes(msgspec.json.encode(self._known))
-        fresh.rename(self._path)
+        try:
+            self._tell()
+        except OSError:  # The next channel that is new is another chance.
+            self.errors += 1
         return channel.number
+
+    def _tell(self) -> None:
+        fresh = self._path.with_suffix(f".{os.getpid()}.new")
+        try:
+            fresh.write_bytes(msgspec.json.encode(self._known))
+            fresh.rename(self._path)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+
+
+def _actual(group: Any) -> Any:
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    if group is None:
+        return dist.group.WORLD
+    if isinstance(group, str):
+        return distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined]
+    return group

@@ -15,21 +15,29 @@ from holdfast.job.tally import Tally
 from holdfast.values import StepFlag
 
 _SAMPLE_ON_DEVICE = 10
-"""On an accelerator reading the log waits for its events: only each so manyth step is looked at."""
+"""On an accelerator the log waits for its events: only each so manyth backward pass is looked at."""
+
+
+class _Read:
+    """How far the log of a module was read."""
+
+    def __init__(self) -> None:
+        self.ended_ns = 0
+        """The end of the communication that was counted last, on the log's clock."""
+        self.is_read = True
+        """Whether there was no forward pass since."""
 
 
 class DdpLog:
-    """Reads the logs of every DDP module of the process when a step ends."""
+    """Reads the log of every DDP module when a step ends, and before it is written over."""
 
     def __init__(self, tally: Tally, channels: Channels) -> None:
         self._tally = tally
         self._channels = channels
-        self._modules: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        """With the iteration that was read last."""
-        self._steps = 0
+        self._modules: weakref.WeakKeyDictionary[Any, _Read] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
-        """Hear of every DDP module that is made."""
+        """Hear of every DDP module that is made, and of every forward pass whose gradients will be joined."""
         from torch.nn.parallel.distributed import DistributedDataParallel
 
         wrapped = DistributedDataParallel.__init__
@@ -40,40 +48,60 @@ class DdpLog:
             self._adopt(module)
 
         DistributedDataParallel.__init__ = init  # type: ignore[method-assign, assignment]
+        from torch.distributed import Logger  # type: ignore[attr-defined]
+
+        log = Logger.set_runtime_stats_and_log
+
+        @functools.wraps(log)
+        def log_and_read(logger: Any) -> None:
+            log(logger)
+            self._begin_pass(logger)
+
+        Logger.set_runtime_stats_and_log = log_and_read  # type: ignore[method-assign, assignment]
+        self._log = log
 
     def _adopt(self, module: Any) -> None:
         try:
             is_on_host = getattr(module, "device_type", "cpu") == "cpu"
             module._set_ddp_runtime_logging_sample_rate(1 if is_on_host else _SAMPLE_ON_DEVICE)
-            self._modules[module] = 0
+            self._modules[module] = _Read()
         except Exception:
             self._tally.errors += 1
 
-    def end_step(self) -> None:
-        """Count the waiting of the step that ends."""
-        if not self._modules:
-            return
-        self._steps += 1
-        for module, last in list(self._modules.items()):
+    def end_step(self, lasted_ns: int) -> None:
+        """Count the waiting of the step that ends, which was no longer than the step."""
+        for module, read in list(self._modules.items()):
             try:
-                self._modules[module] = self._read(module, last)
+                # DDP itself does this at its next forward, which is in the next step.
+                self._log(module.logger)
+                self._read(module, read, lasted_ns)
+                read.is_read = True
             except Exception:
                 self._tally.errors += 1
                 del self._modules[module]
 
-    def _read(self, module: Any, last: int) -> int:
-        if getattr(module, "device_type", "cpu") != "cpu" and self._steps % _SAMPLE_ON_DEVICE:
-            self._tally.flags |= StepFlag.UNMEASURED
-            return last
-        # DDP itself does this at its next forward, which is in the next step.
-        module.logger.set_runtime_stats_and_log()
+    def _begin_pass(self, logger: Any) -> None:
+        """Read what the last backward pass left, unless a step ended since: there are several in this one."""
+        try:
+            for module, read in list(self._modules.items()):
+                if module.logger is logger:
+                    if not read.is_read:
+                        self._read(module, read, None)
+                    read.is_read = False
+        except Exception:
+            self._tally.errors += 1
+
+    def _read(self, module: Any, read: _Read, most_ns: int | None) -> None:
         figures = module.logger._get_ddp_logging_data().ints_map
-        iteration = int(figures.get("iteration", 0))
         ended_ns = figures.get("backward_comm_time_end", 0)
-        # No figures: no backward since, or gradients are being accumulated.
-        if iteration == last or ended_ns <= 0:
-            return iteration
-        began_ns = max(figures["backward_compute_time_end"], figures["backward_comm_time_start"])
+        # Nothing new: no backward since, or gradients are being accumulated, or the log skips this one.
+        if ended_ns <= 0 or ended_ns == read.ended_ns:
+            if getattr(module, "device_type", "cpu") != "cpu":
+                self._tally.flags |= StepFlag.UNMEASURED
+            return
+        read.ended_ns = ended_ns
+        waited_ns = ended_ns - max(figures["backward_compute_time_end"], figures["backward_comm_time_start"])
+        if most_ns is not None:  # The log's clock is not monotonic.
+            waited_ns = min(waited_ns, most_ns)
         channel = self._channels.of_group(module.process_group)
-        self._tally.add(channel, max(0, ended_ns - began_ns), figures["total_parameter_size_bytes"])
-        return iteration
+        self._tally.add(channel, max(0, waited_ns), figures["total_parameter_size_bytes"])

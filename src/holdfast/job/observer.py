@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from holdfast.job.linkpage import LinkPage, links_path
 from holdfast.job.on_import import on_import
 from holdfast.job.pauses import Pauses
 from holdfast.job.ring import RingWriter, ring_path
-from holdfast.job.tally import Tally
+from holdfast.job.symbols import Symbols
+from holdfast.job.tally import MOST_ERRORS, Tally
 from holdfast.values import StepFlag
 
 
@@ -31,26 +31,26 @@ class Observer:
 
     def __init__(self, folder: Path, *, rank: int, attempt: int = 0) -> None:
         self.steps = 0
-        self._ring = RingWriter(ring_path(folder, rank), rank=rank, attempt=attempt)
-        self._tally = Tally(self._ring.words)
-        # A forked child has our hooks, but the ring is its parent's.
-        os.register_at_fork(after_in_child=self._tally.stop)
-        self._cycle = Cycle()
-        channels = Channels(channels_path(folder, rank))
-        self._comms = Comms(self._tally, channels)
-        self._links = LinkPage(links_path(folder, rank), rank=rank, attempt=attempt)
-        self._ddp = DdpLog(self._tally, channels)
-        self._pauses = Pauses(self._tally, self._cycle, on_skip=self._skip)
-        self._last_ns = self._last_cpu_ns = 0
-        self._last_cycle = 0
-        self._symbols: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.listeners: list[Callable[[int], None]] = []
         """Called with the number of each step that has ended, in the training thread."""
+        self._ring = RingWriter(ring_path(folder, rank), rank=rank, attempt=attempt)
+        self._tally = Tally(self._ring.words)
+        self._links = LinkPage(links_path(folder, rank), rank=rank, attempt=attempt)
+        self._cycle = Cycle()
+        self._channels = Channels(channels_path(folder, rank))
+        self._comms = Comms(self._tally, self._channels)
+        self._ddp = DdpLog(self._tally, self._channels)
+        self._pauses = Pauses(self._tally, self._cycle, on_skip=self._skip)
+        self._optimizers = Symbols(1, self._forget)
+        self._last_ns = self._last_cpu_ns = 0
+        self._last_cycle = 0
+        # A forked child has our hooks, but the ring is its parent's.
+        os.register_at_fork(after_in_child=self._tally.stop)
 
     @property
     def errors(self) -> int:
         """Failures of our own so far."""
-        return self._tally.errors
+        return self._tally.errors + self._channels.errors + self._links.errors
 
     def install(self) -> None:
         """Hook into what the script imports, as soon as it has."""
@@ -67,20 +67,29 @@ class Observer:
 
     def mark_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Take in that an optimizer was called."""
+        tally = self._tally
         try:
-            if threading.get_ident() != self._tally.thread:
+            if threading.get_ident() != tally.thread and not self._adopt_thread():
                 return
-            if self._cycle.mark_update(self._symbol(optimizer)):
+            if self._cycle.mark_update(self._optimizers.of(optimizer)):
                 self._end_step()
         except Exception:
-            self._tally.errors += 1
+            tally.errors += 1
+            if tally.errors > MOST_ERRORS:
+                tally.thread = -1
 
-    def _symbol(self, optimizer: Any) -> int:
-        symbol = self._symbols.get(optimizer)
-        if symbol is None:
-            symbol = self._symbols[optimizer] = 1 + max(self._symbols.values(), default=0)
-            weakref.finalize(optimizer, self._cycle.forget, symbol).atexit = False
-        return symbol
+    def _adopt_thread(self) -> bool:
+        """Listen to the thread that trains where that is not the one that we were made in."""
+        if self._tally.thread == -1 or self._last_ns:
+            return False
+        self._tally.thread = threading.get_ident()
+        return True
+
+    def _forget(self, symbol: int) -> None:
+        try:
+            self._cycle.forget(symbol)
+        except Exception:
+            self._tally.errors += 1
 
     def _skip(self) -> None:
         """End a step whose optimizer was not called."""
@@ -89,17 +98,22 @@ class Observer:
 
     def _end_step(self) -> None:
         now_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
-        self._ddp.end_step()
-        tally = self._tally
-        if self._cycle.number != self._last_cycle or not self._last_ns:
-            tally.flags |= StepFlag.FIRST
-            self._last_cycle = self._cycle.number
-        parts, channels = tally.take(max(0, cpu_ns - self._last_cpu_ns), self._last_cycle)
-        self._ring.append(self.steps, now_ns, now_ns - self._last_ns if self._last_ns else 0, parts, channels)
-        self._comms.end_step()
-        self._cycle.is_foreign = False
+        lasted_ns = now_ns - self._last_ns if self._last_ns else 0
+        spent_ns = max(0, cpu_ns - self._last_cpu_ns)
+        number, self.steps = self.steps, self.steps + 1
+        # First, so that a failure below spoils no step but this one.
         self._last_ns, self._last_cpu_ns = now_ns, cpu_ns
-        ended, self.steps = self.steps, self.steps + 1
+        self._cycle.is_foreign = False
+        self._record(number, now_ns, lasted_ns, spent_ns)
+        self._comms.end_step()
         self._links.update(now_ns)
         for listener in self.listeners:
-            listener(ended)
+            listener(number)
+
+    def _record(self, number: int, now_ns: int, lasted_ns: int, cpu_ns: int) -> None:
+        self._ddp.end_step(lasted_ns)
+        if self._cycle.number != self._last_cycle or not lasted_ns:
+            self._tally.flags |= StepFlag.FIRST
+            self._last_cycle = self._cycle.number
+        parts, channels = self._tally.take(cpu_ns, self._last_cycle)
+        self._ring.append(number, now_ns, lasted_ns, parts, channels)

@@ -1,4 +1,4 @@
-"""Times what keeps a rank from training besides communication: its loader, the garbage collector, saving."""
+"""Times what keeps a rank from training besides communication: its loader, garbage collection, saving."""
 
 from __future__ import annotations
 
@@ -11,34 +11,43 @@ from typing import Any
 
 from holdfast.job.cycle import Cycle
 from holdfast.job.on_import import on_import
+from holdfast.job.symbols import Symbols
 from holdfast.job.tally import Tally
 from holdfast.values import StepFlag
 
 _SAVERS = (
     ("torch.serialization", "save", ("torch",)),
     ("torch.distributed.checkpoint.state_dict_saver", "save", ("torch.distributed.checkpoint",)),
+    ("torch.distributed.checkpoint.state_dict_saver", "async_save", ("torch.distributed.checkpoint",)),
     ("safetensors.torch", "save_file", ()),
 )
 """Module, function, and who else has it under that name."""
 
 
 class Pauses:
-    """Hooks around what is not training."""
+    """Hooks around what is not training; nothing in them can come out of the call that they are around."""
 
     def __init__(self, tally: Tally, cycle: Cycle, *, on_skip: Callable[[], None]) -> None:
         self._tally = tally
         self._cycle = cycle
         self._on_skip = on_skip
-        self._loaders: dict[int, int] = {}
-        self._gc_began_ns = (0, 0, 0)
-        self._gc_thread = 0
+        self._loaders = Symbols(-1, lambda _: None)
+        self._gc_began: tuple[int, int] | None = None
 
     def install(self) -> None:
         """Hook into the interpreter now, and into libraries as soon as the script imports them."""
         gc.callbacks.append(self._collect)
         on_import("torch.utils.data.dataloader", self._wrap_loader)
+        on_import("torch._dynamo.callback", self._hear_of_compiling)
         for module, name, others in _SAVERS:
             on_import(module, functools.partial(self._wrap_saver, module, name, others))
+
+    def _begin(self) -> tuple[int, int] | None:
+        try:
+            return self._tally.begin()
+        except Exception:
+            self._tally.errors += 1
+            return None
 
     # --- garbage ------------------------------------------------------------------------------
 
@@ -46,11 +55,25 @@ class Pauses:
         tally = self._tally
         if threading.get_ident() != tally.thread:
             return
-        if phase == "start":
-            self._gc_began_ns = tally.begin()
-        elif self._gc_began_ns[0]:
-            tally.gc_ns += tally.lasted(self._gc_began_ns)
-            self._gc_began_ns = (0, 0, 0)
+        try:
+            if phase == "start":
+                self._gc_began = tally.begin()
+            elif self._gc_began is not None:
+                tally.gc_ns += tally.lasted(self._gc_began)
+                self._gc_began = None
+        except Exception:
+            tally.errors += 1
+
+    # --- compiling ----------------------------------------------------------------------------
+
+    def _hear_of_compiling(self) -> None:
+        from torch._dynamo.callback import callback_handler
+
+        callback_handler.register_start_callback(self._note_compiling)
+
+    def _note_compiling(self, *args: Any) -> None:
+        if threading.get_ident() == self._tally.thread:
+            self._tally.flags |= StepFlag.COMPILE
 
     # --- data ---------------------------------------------------------------------------------
 
@@ -64,18 +87,20 @@ class Pauses:
         def timed_next(iterator: Any) -> Any:
             if threading.get_ident() != tally.thread:
                 return wrapped(iterator)
-            self._begin_batch(iterator)
-            began = tally.begin()
+            symbol = self._ask(iterator)
+            began, is_there, batch = self._begin(), False, None
             try:
                 batch = wrapped(iterator)
+                is_there = True
+                return batch
             finally:
-                tally.data_ns += tally.lasted(began)
-            self._end_batch(batch)
-            return batch
+                self._answer(symbol, began, is_there, batch)
 
         _BaseDataLoaderIter.__next__ = timed_next  # type: ignore[assignment, method-assign]
 
-    def _begin_batch(self, iterator: Any) -> None:
+    def _ask(self, iterator: Any) -> int:
+        """Take in that a batch is asked for; return the symbol of its loader."""
+        symbol = 0
         try:
             symbol = self._symbol(iterator)
             if iterator._num_yielded == 0:
@@ -84,25 +109,29 @@ class Pauses:
                 self._on_skip()
         except Exception:
             self._tally.errors += 1
-
-    def _end_batch(self, batch: Any) -> None:
-        try:
-            if self._cycle.is_foreign:
-                self._tally.flags |= StepFlag.EVALUATION
-            else:
-                self._tally.work += size_of(batch)
-        except Exception:
-            self._tally.errors += 1
+        return symbol
 
     def _symbol(self, iterator: Any) -> int:
-        # An iterator lives for an epoch, what it takes its indices from as long as its loader.
-        key = id(iterator._index_sampler)
-        symbol = self._loaders.get(key)
-        if symbol is None:
-            if len(self._loaders) > 1000:
-                self._loaders.clear()
-            symbol = self._loaders[key] = -1 - len(self._loaders)
-        return symbol
+        dataset = iterator._dataset
+        try:
+            # An iterator lives for an epoch, what it takes its indices from as long as its loader.
+            return self._loaders.of(iterator._index_sampler, id(dataset))
+        except TypeError:  # A list of indices, to which no weak reference can be made.
+            return self._loaders.of(dataset)
+
+    def _answer(self, symbol: int, began: tuple[int, int] | None, is_there: bool, batch: Any) -> None:
+        tally = self._tally
+        try:
+            if began is not None:
+                tally.data_ns += tally.lasted(began)
+            if not is_there:
+                self._cycle.mark_exhausted(symbol)
+            elif self._cycle.is_own(symbol):
+                tally.work += size_of(batch)
+            else:
+                tally.flags |= StepFlag.EVALUATION
+        except Exception:
+            tally.errors += 1
 
     # --- saving -------------------------------------------------------------------------------
 
@@ -115,16 +144,24 @@ class Pauses:
         def timed(*args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != tally.thread:
                 return wrapped(*args, **kwargs)
-            began = tally.begin()
+            began = self._begin()
             try:
                 return wrapped(*args, **kwargs)
             finally:
-                tally.save_ns += tally.lasted(began)
-                tally.flags |= StepFlag.CHECKPOINT
+                self._saved(began)
 
         for place in (home, *(sys.modules[other] for other in others if other in sys.modules)):
             if getattr(place, name, None) is wrapped:
                 setattr(place, name, timed)
+
+    def _saved(self, began: tuple[int, int] | None) -> None:
+        tally = self._tally
+        tally.flags |= StepFlag.CHECKPOINT
+        try:
+            if began is not None:
+                tally.save_ns += tally.lasted(began)
+        except Exception:
+            tally.errors += 1
 
 
 def size_of(batch: Any) -> int:

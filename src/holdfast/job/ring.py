@@ -20,7 +20,7 @@ from holdfast.values import ChannelUse, InCall, Step
 
 MAGIC = int.from_bytes(b"HFRING3\0", "little")
 HEADER_WORDS = 16
-"""magic, capacity, words per slot, rank, process id, attempt, head, calls, since, channel; others are free."""
+"""magic, capacity, words per slot, rank, process id, attempt, head, calls, since, channel; others free."""
 HEAD, CALLS, SINCE, CHANNEL = 6, 7, 8, 9
 CHANNELS_PER_STEP = 8
 """How many channels of a step are told apart; the rest are summed in the last place."""
@@ -127,7 +127,11 @@ class RingReader:
         """Return what the writer is in the midst of."""
         calls, since_ns, channel = self._words[CALLS : CHANNEL + 1]
         return InCall(
-            rank=self.rank, calls=calls, since_s=since_ns / 1e9 if since_ns else None, channel=channel
+            rank=self.rank,
+            calls=calls,
+            steps=self._words[HEAD],
+            since_s=since_ns / 1e9 if since_ns else None,
+            channel=channel,
         )
 
     def close(self) -> None:

@@ -64,6 +64,7 @@ _LAYOUT = struct.Struct("=16xI48xI28xI16xQQ8xII4xIQQQQ24xI")
 _ENDS = (20, 72, 104, 128, 136, 148, 152, 160, 168, 176, 184, 192, 220)
 """Where each counter ends: a kernel that returns less does not know it."""
 _TCP_INFO = 11
+_FORGET_AFTER = 16
 _ESTABLISHED = b"\x01"
 
 
@@ -78,12 +79,15 @@ class _Seen(NamedTuple):
 class SocketScanner:
     """Finds the connections again and again; remembers what the descriptors are, by number and inode.
 
-    A descriptor costs one ``fstat``, a TCP socket one ``getsockopt`` more; the addresses of a connection are
-    asked for once.
+    A socket costs one ``fstat``, a TCP socket one ``getsockopt`` more; the addresses of a connection are asked
+    for once. What is no socket is looked at again in every sixteenth scan: the number may belong to one then.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
+        self._files: set[int] = set()
+        """Descriptors that are no sockets."""
+        self._scans = 0
         # The interpreter's lock is kept: the call takes a microsecond, getting the lock back may take longer.
         self._getsockopt = ctypes.PyDLL(None).getsockopt
         self._buffer = ctypes.create_string_buffer(_LAYOUT.size)
@@ -92,9 +96,12 @@ class SocketScanner:
 
     def scan(self) -> list[Traffic]:
         """Return the established connections and their counters, in the order of their descriptors."""
+        if self._scans % _FORGET_AFTER == 0:
+            self._files.clear()
+        self._scans += 1
         seen: dict[int, _Seen] = {}
         found = []
-        for fd, inode in _open_sockets():
+        for fd, inode in _open_sockets(self._files):
             now = self._look(fd, inode)
             seen[fd] = now
             if now.connection is not None:
@@ -155,19 +162,21 @@ def delayed_acks() -> int | None:
         return None
 
 
-def _open_sockets() -> Iterator[tuple[int, int]]:
-    """Yield the descriptors that are sockets, and their inodes."""
+def _open_sockets(files: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the descriptors that are sockets, and their inodes; pass over ``files``, and add to them."""
     try:
         names = os.listdir("/proc/self/fd")  # noqa: PTH208 - names only, no paths.
     except OSError:  # No Linux.
         return
-    for fd in sorted(map(int, names)):
+    for fd in sorted({*map(int, names)} - files):
         try:
             status = os.fstat(fd)
         except OSError:  # Closed since it was listed; the descriptor of the listing itself always is.
             continue
         if stat.S_ISSOCK(status.st_mode):
             yield fd, status.st_ino
+        else:
+            files.add(fd)
 
 
 def _connection(fd: int) -> Connection | None:

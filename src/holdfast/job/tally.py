@@ -1,19 +1,22 @@
 """What the training thread spends its time on, summed up until a step ends: no torch, no lock.
 
-Times are nanoseconds of the monotonic clock. A call within a call counts once, for the outer one; calls of
-other threads are no waiting of the training thread and count for nothing.
+Times are nanoseconds of the monotonic clock. A call within a call counts once, for the outer one, and time
+that has a name is never part of another name's; calls of other threads are no waiting of the training thread
+and count for nothing.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from holdfast.job.ring import CALLS, CHANNEL, CHANNELS_PER_STEP, SINCE
 
 _clock = time.monotonic_ns
+MOST_ERRORS = 1000
+"""Of our own, after which nothing is observed any more."""
+REST = 2**32
+"""The number of the channel that stands for all that a record had no room for."""
 
 
 class Tally:
@@ -22,36 +25,42 @@ class Tally:
     def __init__(self, words: memoryview) -> None:
         self.errors = 0
         """Of ours, which nobody was told of."""
-        self.work = 0
-        self.flags = 0
-        self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = 0
         self.thread = threading.get_ident()
+        """The one that trains; no other is listened to."""
+        self.is_in_call = False
+        self.work = self.flags = 0
+        self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = 0
         self._words = words
         self._calls = 0
-        self._is_in_call = False
+        self._named_ns = 0
+        """All time so far that was counted under some name."""
+        self._named_before_ns = 0
         self._uses: dict[int, list[int]] = {}
         """By channel: nanoseconds, bytes, calls."""
 
-    def time(self, channel: int, moved: int, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call a function that communicates, and count what it took."""
-        if self._is_in_call or threading.get_ident() != self.thread:
-            return function(*args, **kwargs)
+    # --- communication ------------------------------------------------------------------------
+
+    def enter(self, channel: int) -> int:
+        """Note that a call of communication begins; return when."""
         words = self._words
-        self._is_in_call = True
         self._calls += 1
         words[CALLS] = self._calls
         words[CHANNEL] = channel
+        self._named_before_ns = self._named_ns
+        self.is_in_call = True
         words[SINCE] = began_ns = _clock()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self._is_in_call = False
-            words[SINCE] = 0
-            self.add(channel, _clock() - began_ns, moved)
+        return began_ns
+
+    def leave(self, channel: int, began_ns: int, moved: int, calls: int = 1) -> None:
+        """Count a call of communication that ends."""
+        waited_ns = _clock() - began_ns - self._named_ns + self._named_before_ns
+        self._words[SINCE] = 0
+        self.add(channel, waited_ns, moved, calls)
 
     def add(self, channel: int, waited_ns: int, moved: int = 0, calls: int = 1) -> None:
         """Count time that was spent waiting."""
         self.wait_ns += waited_ns
+        self._named_ns += waited_ns
         use = self._uses.get(channel)
         if use is None:
             use = self._uses[channel] = [0, 0, 0]
@@ -59,48 +68,47 @@ class Tally:
         use[1] += moved
         use[2] += calls
 
-    def stop(self) -> None:
-        """Count nothing from now on."""
-        self.thread = -1
-
     @property
     def calls(self) -> int:
         """Calls of communication so far."""
         return self._calls
 
-    def begin(self) -> tuple[int, int, int]:
-        """Remember where a pause began, so that waiting and collecting within it are not counted twice."""
-        return _clock(), self.wait_ns, self.gc_ns
+    # --- pauses -------------------------------------------------------------------------------
 
-    def lasted(self, began: tuple[int, int, int]) -> int:
-        """Return how long a pause took, without what was waiting or garbage collection."""
-        return max(0, _clock() - began[0] - (self.wait_ns - began[1]) - (self.gc_ns - began[2]))
+    def begin(self) -> tuple[int, int]:
+        """Remember where a pause began, and what had a name by then."""
+        return _clock(), self._named_ns
+
+    def lasted(self, began: tuple[int, int]) -> int:
+        """Return how long a pause took, without what in it has a name of its own; it has one now."""
+        lasted_ns = max(0, _clock() - began[0] - (self._named_ns - began[1]))
+        self._named_ns += lasted_ns
+        return lasted_ns
+
+    # --- steps --------------------------------------------------------------------------------
 
     def take(self, cpu_ns: int, cycle: int) -> tuple[tuple[int, ...], list[int]]:
         """Return the parts and channels of the step that ends, as the ring has them, and begin the next."""
-        uses = self._uses
+        uses, self._uses = self._uses, {}
         moved = sum(use[1] for use in uses.values())
         calls = sum(use[2] for use in uses.values())
         parts = (self.wait_ns, self.data_ns, self.gc_ns, self.save_ns, cpu_ns)
         counts = (moved, calls, self.work, self.flags, cycle)
-        channels = _channels(uses)
         self.wait_ns = self.data_ns = self.gc_ns = self.save_ns = self.work = self.flags = 0
-        if uses:
-            self._uses = {}
-        return parts + counts, channels
+        self.is_in_call = False  # An interrupt may have come between a call and our note of its end.
+        return parts + counts, _channels(uses)
 
-
-REST = 2**32
-"""The number of the channel that stands for all that a record had no room for."""
+    def stop(self) -> None:
+        """Count nothing from now on."""
+        self.thread = -1
 
 
 def _channels(uses: dict[int, list[int]]) -> list[int]:
     """Return the channels that were waited for longest, and the rest as one."""
-    chosen = uses.items()
-    if len(uses) > CHANNELS_PER_STEP:
-        ranked = sorted(uses.items(), key=lambda item: -item[1][0])
-        rest = [sum(use[field] for _, use in ranked[CHANNELS_PER_STEP - 1 :]) for field in range(3)]
-        chosen = [*ranked[: CHANNELS_PER_STEP - 1], (REST, rest)]  # type: ignore[assignment]
+    chosen = list(uses.items())
+    if len(chosen) > CHANNELS_PER_STEP:
+        chosen.sort(key=lambda item: -item[1][0])
+        rest = [use for _, use in chosen[CHANNELS_PER_STEP - 1 :]]
+        chosen[CHANNELS_PER_STEP - 1 :] = [(REST, [sum(field) for field in zip(*rest, strict=True)])]
     words = [word for number, use in chosen for word in (number, *use)]
-    words += [0] * (4 * CHANNELS_PER_STEP - len(words))
-    return words
+    return words + [0] * (4 * CHANNELS_PER_STEP - len(words))

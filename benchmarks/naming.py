@@ -1,0 +1,225 @@
+"""Who is named when a real job is hurt: right rank or link, right cause, no victim blamed, no false alarm.
+
+Real processes under ``holdfast run``; each scene is a job, a fault of the lab or of the script itself, and a
+rank, a moment and a severity of the seed's choice. ``--only KIND``, ``--job JOB`` and ``--way`` choose scenes,
+``--seeds`` how many of each; ``--healthy`` runs jobs in which nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import parser, progress, show
+from holdfast.errors import InputError
+from holdfast.observe.eventlog import read_run
+from holdfast.values import AnyEvent, JobSlowed, SuspectsNamed
+from watched.sabotage_env import SABOTAGE_ENV
+from watched.scenes import STEPS, Scene, healthy_scenes, scenes
+
+HERE = Path(__file__).resolve().parent
+HOLDFAST = Path(sys.executable).parent / "holdfast"
+TOO_LONG_S = 100.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a run."""
+
+    scene: Scene
+    seed: int
+    is_noticed: bool
+    is_rank_right: bool
+    is_cause_right: bool
+    is_victim_blamed: bool
+    said: str
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is all as it should be."""
+        return self.is_rank_right and self.is_cause_right and not self.is_victim_blamed
+
+
+def main() -> None:
+    """Run the scenes and print the table."""
+    options = parse()
+    if options.healthy:
+        chosen = [(scene, 0) for scene in healthy_scenes(options.healthy)]
+    else:
+        chosen = [
+            (scene, seed)
+            for seed in range(options.seed, options.seed + options.seeds)
+            for scene in scenes(seed)
+            if options.only in scene.kind and options.job in scene.job and options.way in scene.way
+        ]
+    verdicts = run_all(chosen, options.side_by_side)
+    if options.healthy:
+        report_healthy(verdicts, as_json=options.json)
+    else:
+        report(verdicts, as_json=options.json)
+
+
+def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int) -> list[Verdict]:
+    """Run those that only wait side by side, the others one by one."""
+    together = [each for each in chosen if not each[0].is_alone]
+    alone = [each for each in chosen if each[0].is_alone]
+    found: list[Verdict] = []
+    with progress() as bar, ThreadPoolExecutor(side_by_side) as pool:
+        task = bar.add_task("scenes", total=len(chosen))
+        for verdict in pool.map(lambda each: judge(*each), together):
+            found.append(note(verdict))
+            bar.advance(task)
+        for scene, seed in alone:
+            found.append(note(judge(scene, seed)))
+            bar.advance(task)
+    return found
+
+
+def note(verdict: Verdict) -> Verdict:
+    """Tell about a run that went wrong, on stderr."""
+    is_fine = not verdict.is_noticed if verdict.scene.way == "none" else verdict.is_right
+    if not is_fine:
+        scene = verdict.scene
+        print(f"seed {verdict.seed} {scene.job} {scene.fault}: {verdict.said}", file=sys.stderr, flush=True)
+    return verdict
+
+
+def judge(scene: Scene, seed: int) -> Verdict:
+    """Run a scene and say what came of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        events = run(scene, Path(folder) / "run")
+    named = next((event for event in events if isinstance(event, SuspectsNamed) and event.suspects), None)
+    is_noticed = any(isinstance(event, JobSlowed) for event in events)
+    if named is None:
+        return Verdict(
+            scene, seed, is_noticed, False, False, False, "nobody named" if is_noticed else "nothing"
+        )
+    first = named.suspects[0]
+    blamed = {rank for suspect in named.suspects for rank in suspect.ranks}
+    if scene.link is not None:
+        is_right = first.link is not None and set(first.link) == set(scene.link)
+    else:
+        is_right = set(first.ranks) == set(scene.guilty)
+    return Verdict(
+        scene=scene,
+        seed=seed,
+        is_noticed=is_noticed,
+        is_rank_right=is_right,
+        is_cause_right=first.cause == scene.cause,
+        is_victim_blamed=bool(blamed - set(scene.guilty)),
+        said=" | ".join(
+            f"{s.ranks} {s.link or ''} {s.cause} {s.confidence} {s.evidence}" for s in named.suspects
+        ),
+    )
+
+
+def run(scene: Scene, run_dir: Path) -> list[AnyEvent]:
+    """Start the job, end it when somebody was named or enough steps were made, and return what was told."""
+    process = subprocess.Popen(
+        command_of(scene, run_dir),
+        env=os.environ | environment_of(scene),
+        cwd=HERE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    until_s = time.monotonic() + TOO_LONG_S
+    try:
+        while process.poll() is None and time.monotonic() < until_s:
+            time.sleep(0.5)
+            if any(isinstance(event, SuspectsNamed) for event in read(run_dir)) and scene.way != "none":
+                break
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return read(run_dir)
+
+
+def command_of(scene: Scene, run_dir: Path) -> list[str]:
+    """Return the command of a run."""
+    script = f"watched/{scene.job}.py"
+    what = [script] if (HERE / script).exists() else ["-m", f"holdfast.lab.jobs.{scene.job}"]
+    flags = ["--run-dir", str(run_dir), "--nproc-per-node", str(scene.ranks)]
+    verb = ["inject", "--fault", scene.fault] if scene.way == "lab" else ["run"]
+    return [str(HOLDFAST), *verb, *flags, *what, *scene.arguments]
+
+
+def environment_of(scene: Scene) -> dict[str, str]:
+    """Return what the job finds in its environment."""
+    sabotage = {SABOTAGE_ENV: scene.fault} if scene.way == "script" else {}
+    return {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", **sabotage, **scene.env}
+
+
+def read(run_dir: Path) -> list[AnyEvent]:
+    """Return the events so far."""
+    try:
+        return [record.event for record in read_run(run_dir).records]
+    except InputError:
+        return []
+
+
+def report(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
+    """Print a row for every kind and job, and the shares over all."""
+    groups: dict[tuple[str, str, str], list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        groups[verdict.scene.job, verdict.scene.kind, verdict.scene.way].append(verdict)
+    rows: list[dict[str, Any]] = [
+        {
+            "job": job,
+            "fault": kind,
+            "way": way,
+            "runs": len(mine),
+            "noticed": sum(verdict.is_noticed for verdict in mine),
+            "rank right": sum(verdict.is_rank_right for verdict in mine),
+            "cause right": sum(verdict.is_cause_right for verdict in mine),
+            "victim blamed": sum(verdict.is_victim_blamed for verdict in mine),
+        }
+        for (job, kind, way), mine in sorted(groups.items())
+    ]
+    right = sum(verdict.is_right for verdict in verdicts)
+    blamed = sum(verdict.is_victim_blamed for verdict in verdicts)
+    notes = [
+        f"all of it right in {right} of {len(verdicts)} runs ({right / max(1, len(verdicts)):.1%}); "
+        f"a victim blamed in {blamed}"
+    ]
+    show("Who was named, and for what", rows, notes, as_json=as_json)
+
+
+def report_healthy(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
+    """Print how many healthy runs were left alone."""
+    alarms = sum(verdict.is_noticed for verdict in verdicts)
+    rows = [{"healthy runs": len(verdicts), "steps each": STEPS, "with an alarm": alarms}]
+    show("False alarms", rows, [], as_json=as_json)
+
+
+def parse() -> argparse.Namespace:
+    """Return the options."""
+    made = parser(__doc__)
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--only", default="", help="scenes whose kind has this in its name")
+    made.add_argument("--job", default="", help="jobs with this in their name")
+    made.add_argument("--way", default="", help="lab or script")
+    made.add_argument("--healthy", type=int, default=0, help="so many healthy runs instead")
+    made.add_argument("--side-by-side", type=int, default=2, help="runs at a time that only wait")
+    return made.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Who holds up a job that has gone silent, without dumps: by what each rank is in the midst of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.diagnose.wording import name_ranks
+from holdfast.findings import Cause, Suspect
+from holdfast.values import InCall
+
+_STOPPED = "Tt"
+_WAITS = (
+    "distributed_c10d.py",
+    "_engine_run_backward",
+    "_functional_collectives.py",
+    "reducer",
+    "job/mesh.py",
+)
+"""Where a rank is that waits for others, by its innermost frames."""
+
+
+class Quiet(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one rank of a silent job."""
+
+    rank: int
+    state: str | None
+    """The kernel's letter for what it does; None: it is gone."""
+    call: InCall | None = None
+    stack: Sequence[str] = ()
+    """Innermost first; empty: it did not answer."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is in a communication call."""
+        if self.call is not None and self.call.since_s is not None:
+            return True
+        return any(word in frame for frame in self.stack[:4] for word in _WAITS)
+
+
+def name_silent(ranks: Mapping[int, Quiet]) -> list[Suspect]:
+    """Return who holds up the others, surest first; nobody if all of them wait."""
+    gone = [rank for rank, quiet in ranks.items() if quiet.state is None]
+    stopped = [rank for rank, quiet in ranks.items() if quiet.state is not None and quiet.state in _STOPPED]
+    silent = [*gone, *stopped]
+    absent = [rank for rank, quiet in ranks.items() if rank not in silent and not quiet.is_waiting]
+    waiting = sorted(set(ranks) - set(silent) - set(absent))
+    found = []
+    if gone:
+        found.append(_suspect(gone, "death", 0.99, waiting, "is no longer there"))
+    if stopped:
+        found.append(_suspect(stopped, "hang", 0.97, waiting, "is stopped (state T)"))
+    if absent and not silent and waiting:
+        for rank in absent:
+            found.append(_suspect([rank], "hang", 0.9, waiting, _say_place(ranks[rank])))
+    if not found and waiting:
+        found += _fewest_calls(ranks, waiting)
+    return found
+
+
+def _fewest_calls(ranks: Mapping[int, Quiet], waiting: Sequence[int]) -> list[Suspect]:
+    """Blame who is behind: all wait, but not in the same call."""
+    calls = {rank: quiet.call.calls for rank in waiting if (quiet := ranks[rank]).call is not None}
+    if not calls or min(calls.values()) == max(calls.values()):
+        return []
+    behind = [rank for rank, count in calls.items() if count == min(calls.values())]
+    others = [rank for rank in waiting if rank not in behind]
+    said = f"is in its call {min(calls.values())} of communication, others are in call {max(calls.values())}"
+    return [_suspect(behind, "hang", 0.6, others, said)]
+
+
+def _suspect(
+    ranks: Sequence[int], cause: Cause, confidence: float, victims: Sequence[int], said: str
+) -> Suspect:
+    return Suspect(
+        ranks=sorted(ranks),
+        cause=cause,
+        confidence=confidence,
+        victims=sorted(victims),
+        evidence=[f"{name_ranks(sorted(ranks))} {said}", *_say_victims(victims)],
+    )
+
+
+def _say_victims(victims: Sequence[int]) -> list[str]:
+    return [f"{name_ranks(sorted(victims))} wait in communication"] if victims else []
+
+
+def _say_place(quiet: Quiet) -> str:
+    if not quiet.stack:
+        return "is in no communication call, and does not answer"
+    return f"is in no communication call, but in {quiet.stack[0]}"

@@ -1,0 +1,69 @@
+"""Puts a clock around somebody else's function, such that nothing of ours can come out of a call of it.
+
+What fails in here is counted; what the function raises, an interrupt too, goes its way.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.job.tally import REST, Tally
+
+Function = Callable[..., Any]
+Finder = Callable[[Any, Any], int]
+"""Returns the number of the channel, from a call's arguments."""
+After = Callable[[Any, int, Any], None]
+"""Is told what a call returned, its channel and its arguments."""
+
+
+def timed(
+    function: Function, tally: Tally, find: Finder, *, calls: int = 1, after: After | None = None
+) -> Function:
+    """Return a function that communicates with a clock around it."""
+    import torch
+
+    is_compiling, get_ident = torch.compiler.is_compiling, threading.get_ident
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # First, since the compiler has to see the call itself and nothing else.
+        if is_compiling() or tally.is_in_call or get_ident() != tally.thread:
+            return function(*args, **kwargs)
+        channel, began_ns, result = REST, 0, None
+        try:
+            channel = find(args, kwargs)
+            began_ns = tally.enter(channel)
+        except Exception:
+            tally.errors += 1
+        try:
+            result = function(*args, **kwargs)
+            return result
+        finally:
+            tally.is_in_call = False
+            try:
+                if began_ns:
+                    tally.leave(channel, began_ns, size_bytes(args, kwargs), calls)
+                if after is not None and result is not None:
+                    after(result, channel, args)
+            except Exception:
+                tally.errors += 1
+
+    return call
+
+
+def size_bytes(args: Any, kwargs: Any) -> int:
+    """Return how many bytes a call moves, as far as its first argument tells."""
+    first = args[0] if args else next(iter(kwargs.values()), None)
+    if isinstance(first, (list, tuple)):
+        return sum(map(_nbytes, first))
+    return _nbytes(first)
+
+
+def _nbytes(thing: Any) -> int:
+    found = getattr(thing, "nbytes", None)
+    if found is None:  # A message of a batch has its tensor within; an object has none.
+        found = getattr(getattr(thing, "tensor", None), "nbytes", 0)
+    return found if isinstance(found, int) else 0
