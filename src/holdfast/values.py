@@ -493,6 +493,8 @@ class LineSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """A rank's answer."""
 
+    ask: str
+    """What it answers."""
     rank: int
     samples: int
     lines: list[LineSeen]

@@ -118,10 +118,11 @@ def test_who_is_slower_than_the_noise_is_named(count: int, seed: int) -> None:
 
 
 def test_of_two_ranks_the_slower_is_named_against_the_only_other() -> None:
-    """There is nothing else to compare with."""
+    """There is nothing else to compare with, so it is trusted half as much."""
     found = judge(results_of(2, slow={1: 2.0, (0, 1): 3.0}), order_of(2))
     assert [(suspect.kind, suspect.ranks) for suspect in found] == [("rank", [1]), ("link", [0, 1])]
     assert "2.00 times the only other (5 ms)" in found[0].evidence[0]
+    assert found[0].confidence == pytest.approx(0.95 / 2)
 
 
 def test_of_two_ranks_each_is_compared_with_itself_in_health() -> None:

@@ -170,7 +170,7 @@ def test_a_rank_killed_in_mid_probe_holds_nobody(lab: Lab, tmp_path: Path, scene
 
 
 def test_a_slow_product_is_named(lab: Lab, tmp_path: Path) -> None:
-    """The rank whose products take 40 ms longer is the first suspect."""
+    """The rank whose products take 0.2 s longer is the first suspect."""
     ran = run(lab, tmp_path, make_order(kinds=["gemm"]), "slow_gemm")
     check_finished(ran)
     found = judge(ran.results.values(), ran.order)
@@ -179,9 +179,9 @@ def test_a_slow_product_is_named(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_a_rank_with_little_cpu_time_is_named(lab: Lab, tmp_path: Path) -> None:
-    """A quota of an eighth of a core is seen in the products of the rank that has it."""
+    """A quota of a sixteenth of a core is seen in the products of the rank that has it."""
     need("cgroup")
-    fault = Fault(kind="cpu_quota", target=VICTIM, at_step=1, severity=8.0, via="cgroup")
+    fault = Fault(kind="cpu_quota", target=VICTIM, at_step=1, severity=16.0, via="cgroup")
     ran = run(lab, tmp_path, make_order(kinds=["gemm"]), "quota", (fault,))
     check_finished(ran)
     found = judge(ran.results.values(), ran.order)

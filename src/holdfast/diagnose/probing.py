@@ -68,6 +68,8 @@ class _Slow(NamedTuple):
     excess: float
     """Its best time over the usual time of the others."""
     against: str
+    trust: float = 1.0
+    """How much of the confidence is left where there is only one other to compare with."""
 
 
 def judge(
@@ -146,21 +148,16 @@ def _slow(
     found: dict[Key, _Slow] = {}
     for key in times:
         others = [times[other] for other in times if other != key]
-        against = f"the median of {len(others)} others"
+        against, trust = f"the median of {len(others)} others", 1.0
         if len(others) < 2 and key in reference:
             others, against = [reference[key]], "its own in health"
-        elif len(others) == 1:
-            against = "the only other"
+        elif len(others) == 1:  # One unlucky rank of two makes the other look slow.
+            against, trust = "the only other", 0.5
         if others:
-            slow = _compare(times[key], others, against)
-            if slow.excess > threshold:
-                found[key] = slow
+            best_s, usual_s = min(times[key]), _middle(others, median)
+            if best_s > threshold * usual_s:
+                found[key] = _Slow(best_s, _middle(others, min), best_s / usual_s, against, trust)
     return found
-
-
-def _compare(own: Sequence[float], others: Sequence[Sequence[float]], against: str) -> _Slow:
-    usual_s = _middle(others, median)
-    return _Slow(min(own), _middle(others, min), min(own) / usual_s, against)
 
 
 def _middle(others: Sequence[Sequence[float]], of: Callable[[Sequence[float]], float]) -> float:
@@ -173,7 +170,7 @@ def _compute_suspect(rank: int, slow: _Slow, silence: list[str]) -> Suspect:
         ranks=[rank],
         cause="compute",
         slowdown=slow.best_s / slow.healthy_s,
-        confidence=_confidence(slow.excess, COMPUTE_THRESHOLD),
+        confidence=_confidence(slow, COMPUTE_THRESHOLD),
         evidence=[f"rank {rank} takes {_say(slow)} for the same product of matrices", *silence],
     )
 
@@ -181,7 +178,7 @@ def _compute_suspect(rank: int, slow: _Slow, silence: list[str]) -> Suspect:
 def _link_suspect(link: Link, slow: _Slow, compute: Mapping[int, _Slow], silence: list[str]) -> Suspect:
     source, target = link
     evidence = [f"a message from rank {source} to rank {target} takes {_say(slow)}"]
-    confidence = _confidence(slow.excess, LINK_THRESHOLD)
+    confidence = _confidence(slow, LINK_THRESHOLD)
     ends = [rank for rank in link if rank in compute]
     if ends:  # A worker that gets little CPU time also sends and receives slowly.
         evidence.append(f"{name_ranks(ends)} at its end computes slowly too, which may be all of it")
@@ -197,9 +194,9 @@ def _link_suspect(link: Link, slow: _Slow, compute: Mapping[int, _Slow], silence
     )
 
 
-def _confidence(excess: float, threshold: float) -> float:
-    """Return 1/2 at the threshold, 3/4 at twice that distance from 1, and so on."""
-    return min(MOST_CONFIDENT, 1 - (threshold - 1) / (2 * (excess - 1)))
+def _confidence(slow: _Slow, threshold: float) -> float:
+    """Return 1/2 at the threshold, 3/4 at twice that distance from 1, and so on, as far as it is trusted."""
+    return slow.trust * min(MOST_CONFIDENT, 1 - (threshold - 1) / (2 * (slow.excess - 1)))
 
 
 def _say(slow: _Slow) -> str:

@@ -59,6 +59,16 @@ def name_silent(ranks: Mapping[int, Quiet]) -> list[Suspect]:
     return found
 
 
+def add_places(suspect: Suspect, ranks: Mapping[int, Quiet]) -> Suspect:
+    """Return a suspect with where its ranks are, by their own stacks."""
+    places = [
+        f"rank {rank} is in {quiet.stack[0]}"
+        for rank in suspect.ranks
+        if (quiet := ranks.get(rank)) is not None and quiet.stack
+    ]
+    return msgspec.structs.replace(suspect, evidence=[*suspect.evidence, *places])
+
+
 def _fewest_calls(ranks: Mapping[int, Quiet], waiting: Sequence[int]) -> list[Suspect]:
     """Blame who is behind: all wait, but not in the same call."""
     calls = {rank: quiet.call.calls for rank in waiting if (quiet := ranks[rank]).call is not None}

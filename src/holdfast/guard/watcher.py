@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InputError
+from holdfast.guard.batches import Gatherer
 from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.inspector import Inspector
 from holdfast.guard.rings import Rings
@@ -103,16 +104,13 @@ class _Guard:
             workers=lambda: running_workers(self._records()),
             kills=not args.no_kill_hung,
         )
-        self._inspector = Inspector(
-            args.rings,
-            pids=lambda: self._rings.pids,
+        self._gatherer = Gatherer(args.rings, self._rings, node=args.node, host=socket.gethostname())
+        self._inspector = Inspector(tell=self._log.append, say=self._say, ask=self._gatherer.ask)
+        self._silence = SilenceWatch(
+            dumps=self._run_dir / "flight_recorder",
             tell=self._log.append,
             say=self._say,
-            host=socket.gethostname(),
-        )
-
-        self._silence = SilenceWatch(
-            args.rings, dumps=self._run_dir / "flight_recorder", tell=self._log.append, say=self._say
+            ask=self._gatherer.ask,
         )
 
     def watch(self) -> None:
@@ -188,10 +186,11 @@ class _Guard:
     def _inspect(self, steps: Sequence[Step]) -> None:
         """Look into the job's speed; whatever goes wrong there, hangs are still to be found and ended."""
         try:
-            sample = self._inspector.look()
-            self._inspector.inspect(steps, sample)
+            batches = [self._gatherer.gather(steps)]
+            now_s = time.monotonic()
+            self._inspector.inspect(batches, now_s)
             if not self._watchdog.is_needed:
-                self._silence.look(steps, self._rings.in_calls(), sample)
+                self._silence.look(batches, now_s)
         except Exception as error:
             self._say.once("inspection", f"the guard cannot judge the job's speed: {error!r}")
 

@@ -118,7 +118,7 @@ def watch_lines(thread: int, *, rank: int, ask: Ask) -> Lines:
         if time.monotonic() >= until_s:
             break
         time.sleep(SAMPLE_EVERY_S)
-    return Lines(rank=rank, samples=samples, lines=_told(counts), stack=stack)
+    return Lines(ask=ask.id, rank=rank, samples=samples, lines=_told(counts), stack=stack)
 
 
 def _place(frame: FrameType) -> _Place:

@@ -117,5 +117,5 @@ def _actual(group: Any) -> Any:
     if group is None:
         return dist.group.WORLD
     if isinstance(group, str):
-        return distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined]
+        return distributed_c10d._resolve_process_group(group)  # type: ignore[attr-defined, arg-type]
     return group

@@ -119,12 +119,12 @@ class Comms:
         return forget
 
     def _noting_group(self, resolve: Function) -> Function:
-        from torch.compiler import is_compiling
+        import torch
 
         @functools.wraps(resolve)
         def note(*args: Any, **kwargs: Any) -> Any:
             group = resolve(*args, **kwargs)
-            if not is_compiling():
+            if not torch.compiler.is_compiling():
                 self._note_group(group)
             return group
 
@@ -148,19 +148,19 @@ def _replace(name: str, function: Function) -> None:
 
 def _accept_both(c10d: Any, wrapped: dict[Function, Function]) -> None:
     """Let P2POp take the functions as they were too: a script may have imported their names before us."""
-    from torch.compiler import is_compiling
+    import torch
 
     make = c10d.P2POp.__new__
 
     @functools.wraps(make)
     def make_either(cls: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
-        return make(cls, op if is_compiling() else _ours(op, wrapped), *args, **kwargs)
+        return make(cls, op if torch.compiler.is_compiling() else _ours(op, wrapped), *args, **kwargs)
 
     init = c10d.P2POp.__init__
 
     @functools.wraps(init)
     def init_either(message: Any, op: Any, *args: Any, **kwargs: Any) -> None:
-        init(message, op if is_compiling() else _ours(op, wrapped), *args, **kwargs)
+        init(message, op if torch.compiler.is_compiling() else _ours(op, wrapped), *args, **kwargs)
 
     c10d.P2POp.__new__ = make_either
     c10d.P2POp.__init__ = init_either

@@ -54,11 +54,22 @@ class Observer:
 
     def install(self) -> None:
         """Hook into what the script imports, as soon as it has."""
-        on_import("torch.optim.optimizer", self._install_updates)
-        on_import("torch.distributed", self._comms.install)
-        on_import("torch.distributed._functional_collectives", self._comms.wrap_functional)
-        on_import("torch.nn.parallel.distributed", self._ddp.install)
-        self._pauses.install()
+        self._hook("torch.optim.optimizer", self._install_updates)
+        self._hook("torch.distributed", self._comms.install)
+        self._hook("torch.distributed._functional_collectives", self._comms.wrap_functional)
+        self._hook("torch.nn.parallel.distributed", self._ddp.install)
+        self._pauses.install(self._hook)
+
+    def _hook(self, module: str, install: Callable[[], None]) -> None:
+        """Install a hook as soon as a module is there; where it does not fit this torch, that is counted."""
+
+        def attempt() -> None:
+            try:
+                install()
+            except Exception:
+                self._tally.errors += 1
+
+        on_import(module, attempt)
 
     def _install_updates(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.job.cycle import Cycle
-from holdfast.job.on_import import on_import
 from holdfast.job.symbols import Symbols
 from holdfast.job.tally import Tally
 from holdfast.values import StepFlag
@@ -34,13 +33,13 @@ class Pauses:
         self._loaders = Symbols(-1, lambda _: None)
         self._gc_began: tuple[int, int] | None = None
 
-    def install(self) -> None:
+    def install(self, hook: Callable[[str, Callable[[], None]], None]) -> None:
         """Hook into the interpreter now, and into libraries as soon as the script imports them."""
         gc.callbacks.append(self._collect)
-        on_import("torch.utils.data.dataloader", self._wrap_loader)
-        on_import("torch._dynamo.callback", self._hear_of_compiling)
+        hook("torch.utils.data.dataloader", self._wrap_loader)
+        hook("torch._dynamo.callback", self._hear_of_compiling)
         for module, name, others in _SAVERS:
-            on_import(module, functools.partial(self._wrap_saver, module, name, others))
+            hook(module, functools.partial(self._wrap_saver, module, name, others))
 
     def _begin(self) -> tuple[int, int] | None:
         try:

@@ -79,8 +79,8 @@ class _Seen(NamedTuple):
 class SocketScanner:
     """Finds the connections again and again; remembers what the descriptors are, by number and inode.
 
-    A socket costs one ``fstat``, a TCP socket one ``getsockopt`` more; the addresses of a connection are asked
-    for once. What is no socket is looked at again in every sixteenth scan: the number may belong to one then.
+    A socket costs one ``fstat``, a TCP socket one ``getsockopt`` more; the addresses of a connection are
+    asked for once. What is no socket is looked at in every sixteenth scan: its number may belong to one then.
     """
 
     def __init__(self) -> None:

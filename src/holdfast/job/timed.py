@@ -25,12 +25,13 @@ def timed(
     """Return a function that communicates with a clock around it."""
     import torch
 
-    is_compiling, get_ident = torch.compiler.is_compiling, threading.get_ident
+    get_ident = threading.get_ident
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        # First, since the compiler has to see the call itself and nothing else.
-        if is_compiling() or tally.is_in_call or get_ident() != tally.thread:
+        # First, since the compiler has to see the call itself and nothing else. (Not bound outside: torch
+        # imports this part of itself later.)
+        if torch.compiler.is_compiling() or tally.is_in_call or get_ident() != tally.thread:
             return function(*args, **kwargs)
         channel, began_ns, result = REST, 0, None
         try:

@@ -1,0 +1,83 @@
+"""What the guard of a node knows after a second: the one format in which it reaches the controller.
+
+The controller is the guard of node 0; its own node's batch does not travel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from holdfast.detect.counters import Sample
+from holdfast.detect.links import LinkSnapshot
+from holdfast.guard.questions import Questions
+from holdfast.guard.rings import Rings
+from holdfast.guard.sampler import Sampler
+from holdfast.job.linkpage import LinkPageReader
+from holdfast.values import Ask, InCall, Lines, Step
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """One node, one second; times are of the node's monotonic clock."""
+
+    node: int
+    host: str
+    steps: list[Step]
+    """Ended since the batch before, each rank's in order."""
+    calls: dict[int, InCall]
+    """What each rank is in the midst of."""
+    sample: Sample
+    links: list[LinkSnapshot]
+    answers: list[Lines] = []
+    """To what was asked last."""
+
+
+class Gatherer:
+    """Makes the batches of this node, and passes on questions to its workers."""
+
+    def __init__(self, folder: Path, rings: Rings, *, node: int, host: str) -> None:
+        self._folder = folder
+        self._rings = rings
+        self._node = node
+        self._host = host
+        self._sampler = Sampler(lambda: rings.pids)
+        self._pages: dict[Path, LinkPageReader[LinkSnapshot]] = {}
+        self._questions = Questions(folder)
+
+    def gather(self, steps: Sequence[Step]) -> Batch:
+        """Return what is known now, with the steps that have just been read."""
+        return Batch(
+            node=self._node,
+            host=self._host,
+            steps=list(steps),
+            calls=self._rings.in_calls(),
+            sample=self._sampler.sample(),
+            links=self._read_links(),
+            answers=self._questions.answers(),
+        )
+
+    def ask(self, ask: Ask) -> None:
+        """Put a question to the workers of this node; its answers come with later batches."""
+        self._questions.ask(ask)
+
+    def _read_links(self) -> list[LinkSnapshot]:
+        found = []
+        for path in sorted(self._folder.glob("links_*.page")):
+            # A page that cannot be read (its writer is just starting, or is gone) tells nothing.
+            with contextlib.suppress(OSError, ValueError):
+                snapshot = self._page(path).read()
+                if snapshot is not None:
+                    found.append(snapshot)
+        return found
+
+    def _page(self, path: Path) -> LinkPageReader[LinkSnapshot]:
+        known = self._pages.get(path)
+        if known is not None and known.inode == path.stat().st_ino:
+            return known
+        if known is not None:
+            known.close()
+        self._pages[path] = LinkPageReader(path, LinkSnapshot)
+        return self._pages[path]
