@@ -41,40 +41,46 @@ def _t(size: int = 4) -> torch.Tensor:
     return torch.arange(size, dtype=torch.float32) + 10 * rank()
 
 
+def _two() -> list[torch.Tensor]:
+    return [torch.zeros(4), torch.zeros(4)]
+
+
+def _world() -> Any:
+    return dist.group.WORLD
+
+
 Shape = Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def _collectives() -> dict[str, list[Shape]]:
     """Return how each function is called: by position and by keyword."""
-    two = lambda: [torch.zeros(4), torch.zeros(4)]  # noqa: E731
-    world = lambda: dist.group.WORLD  # noqa: E731
     return {
         "all_reduce": [
             lambda: ((_t(),), {}),
-            lambda: ((_t(), dist.ReduceOp.MAX, world()), {}),
-            lambda: ((), {"tensor": _t(), "group": world(), "op": dist.ReduceOp.SUM}),
+            lambda: ((_t(), dist.ReduceOp.MAX, _world()), {}),
+            lambda: ((), {"tensor": _t(), "group": _world(), "op": dist.ReduceOp.SUM}),
         ],
-        "all_gather": [lambda: ((two(), _t()), {}), lambda: ((), {"tensor_list": two(), "tensor": _t()})],
-        "all_gather_into_tensor": [lambda: ((torch.zeros(8), _t()), {"group": world()})],
-        "all_gather_single": [lambda: ((torch.zeros(8), _t(), world()), {})],
-        "all_gather_coalesced": [lambda: (([two()], [_t()]), {})],
+        "all_gather": [lambda: ((_two(), _t()), {}), lambda: ((), {"tensor_list": _two(), "tensor": _t()})],
+        "all_gather_into_tensor": [lambda: ((torch.zeros(8), _t()), {"group": _world()})],
+        "all_gather_single": [lambda: ((torch.zeros(8), _t(), _world()), {})],
+        "all_gather_coalesced": [lambda: (([_two()], [_t()]), {})],
         "all_reduce_coalesced": [lambda: (([_t(), _t(8)],), {})],
-        "all_to_all": [lambda: ((two(), [_t(), _t()]), {})],
+        "all_to_all": [lambda: ((_two(), [_t(), _t()]), {})],
         "all_to_all_single": [
             lambda: ((torch.zeros(4), _t()), {}),
-            lambda: ((), {"output": torch.zeros(4), "input": _t(), "group": world()}),
+            lambda: ((), {"output": torch.zeros(4), "input": _t(), "group": _world()}),
         ],
-        "barrier": [lambda: ((), {}), lambda: ((world(),), {})],
+        "barrier": [lambda: ((), {}), lambda: ((_world(),), {})],
         "broadcast": [
             lambda: ((_t(), 1), {}),
-            lambda: ((_t(),), {"src": 0, "group": world()}),
-            lambda: ((_t(),), {"group_src": 1, "group": world()}),
+            lambda: ((_t(),), {"src": 0, "group": _world()}),
+            lambda: ((_t(),), {"group_src": 1, "group": _world()}),
         ],
-        "gather": [lambda: ((_t(), two() if rank() == 0 else None, 0), {})],
-        "reduce": [lambda: ((_t(), 1), {}), lambda: ((_t(),), {"dst": 0, "group": world()})],
+        "gather": [lambda: ((_t(), _two() if rank() == 0 else None, 0), {})],
+        "reduce": [lambda: ((_t(), 1), {}), lambda: ((_t(),), {"dst": 0, "group": _world()})],
         "reduce_scatter": [lambda: ((torch.zeros(4), [_t(), _t()]), {})],
         "reduce_scatter_tensor": [lambda: ((torch.zeros(2), _t()), {})],
-        "reduce_scatter_single": [lambda: ((torch.zeros(2), _t()), {"group": world()})],
+        "reduce_scatter_single": [lambda: ((torch.zeros(2), _t()), {"group": _world()})],
         "scatter": [lambda: ((torch.zeros(4), [_t(), _t()] if rank() == 1 else None, 1), {})],
     }
 
@@ -180,11 +186,11 @@ def _troubles() -> dict[str, Callable[[], Any]]:
     return {
         "slow peer": slow_peer,
         "slow peer, later": slow_peer_later,
-        "no tensor": lambda: dist.all_reduce("x"),  # type: ignore[arg-type]
+        "no tensor": lambda: dist.all_reduce("x"),
         "no such rank": lambda: dist.broadcast(_t(), 7),
-        "no argument": dist.all_reduce,
+        "no argument": lambda: _call("all_reduce", (), {}),
         "wrong keyword": lambda: dist.all_reduce(_t(), gruppe=None),  # type: ignore[call-arg]
-        "no operation": lambda: dist.P2POp(print, _t(), 0),  # type: ignore[arg-type]
+        "no operation": lambda: dist.P2POp(print, _t(), 0),
     }
 
 

@@ -6,6 +6,7 @@ address at its other end: every worker names the local ends of its connections i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -51,12 +52,14 @@ class Pacing:
         for connection in mine:
             peer = ranks.get(connection.peer)
             if peer is not None:
-                pace(connection.fd, self._nic_bytes_s / slowdown(peer))
+                with contextlib.suppress(OSError):  # Closed since it was listed.
+                    pace(connection.fd, self._nic_bytes_s / slowdown(peer))
 
     def lift(self) -> None:
         """Take the emulated NIC away."""
         for connection in connections():
-            pace(connection.fd, UNLIMITED)
+            with contextlib.suppress(OSError):
+                pace(connection.fd, UNLIMITED)
 
     def _publish(self, endpoints: list[str]) -> None:
         if endpoints != self._published:
