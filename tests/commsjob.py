@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def cases(other: int) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     for name, shapes in _collectives().items():
         for at, shape in enumerate(shapes):
-            found[f"{name} {at}"] = lambda name=name, shape=shape: _call(name, *shape())
-            found[f"{name} {at} later"] = lambda name=name, shape=shape: _call_later(name, *shape())
+            found[f"{name} {at}"] = partial(_call_shape, _call, name, shape)
+            found[f"{name} {at} later"] = partial(_call_shape, _call_later, name, shape)
     return found | _objects() | _messages(other) | _troubles()
 
 
@@ -83,6 +84,10 @@ def _collectives() -> dict[str, list[Shape]]:
         "reduce_scatter_single": [lambda: ((torch.zeros(2), _t()), {"group": _world()})],
         "scatter": [lambda: ((torch.zeros(4), [_t(), _t()] if rank() == 1 else None, 1), {})],
     }
+
+
+def _call_shape(call: Callable[..., Any], name: str, shape: Shape) -> Any:
+    return call(name, *shape())
 
 
 def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-import torch
-from torch.distributed import HashStore, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from helpers import wait_until
 from holdfast.diagnose.passes import ring_passes
 from holdfast.diagnose.probing import judge
 from holdfast.job.orders import ProbeOrder, ProbeResult, read_results
-from holdfast.job.prober import PREFIX, THREAD, run_probe
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.values import Fault
 from lab.needs import need
@@ -206,79 +198,3 @@ def test_a_slow_path_between_two_hosts_is_named(lab: Lab, tmp_path: Path) -> Non
     check_finished(ran)
     found = judge(ran.results.values(), ran.order)
     assert (found[0].link, found[0].cause) == ((1, 2), "link"), ran.results
-
-
-# --- in this process --------------------------------------------------------------------------
-
-ALONE = ProbeOrder(id="alone", at_step=5, ranks=[0], kinds=["gemm", "links"], timeout_s=30.0, repeats=2)
-HOST = """
-import sys
-from torch.distributed import TCPStore
-store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-print(store.port, flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def host() -> Iterator[subprocess.Popen[str]]:
-    """A process that hosts a store and prints its port."""
-    host = subprocess.Popen(
-        [sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with host:
-        yield host
-        host.kill()
-    wait_until(lambda: not any(thread.name == THREAD for thread in threading.enumerate()))
-
-
-def test_settings_of_the_user_are_used_by_nothing_and_kept() -> None:
-    """Whatever they are, the probe gets through, and they are the same after it."""
-    torch.set_default_dtype(torch.float64)
-    torch.use_deterministic_algorithms(True)
-    before = torch.get_rng_state()
-    try:
-        with torch.device("meta"), torch.autocast("cpu", torch.bfloat16):
-            result = run_probe(ALONE, 0, HashStore())
-            assert torch.is_autocast_enabled("cpu")
-            assert torch.get_default_device() == torch.device("meta")
-        assert (result.outcome, result.error, len(result.gemm_s)) == ("done", None, 2)
-        assert torch.is_grad_enabled()
-        assert torch.get_default_dtype() == torch.float64
-        assert torch.equal(before, torch.get_rng_state())
-    finally:
-        torch.set_default_dtype(torch.float32)
-        torch.use_deterministic_algorithms(False)
-
-
-def test_a_job_without_a_store_is_not_probed() -> None:
-    """There is nobody to agree with."""
-    assert run_probe(ALONE, 0, None).error == "the job has no store"
-
-
-def test_a_word_that_was_said_is_not_said_again() -> None:
-    """The first word counts for all, whoever comes after it."""
-    store = HashStore()
-    assert run_probe(ALONE, 0, store, is_late=True).outcome == "no_go"
-    assert run_probe(ALONE, 0, store).outcome == "no_go"
-    assert store.get(f"{PREFIX}/alone/go") == b"no"
-
-
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_store_that_is_gone_or_stands_still_holds_nobody(
-    host: subprocess.Popen[str], number: signal.Signals
-) -> None:
-    """The probe gives up by itself, the user's time-out stays, and the next probe does not wait behind it."""
-    assert host.stdout is not None
-    patience = timedelta(seconds=5)
-    port = int(host.stdout.readline())
-    store = PrefixStore("user", TCPStore("127.0.0.1", port, is_master=False, timeout=patience))
-    assert run_probe(msgspec.structs.replace(ALONE, id="first"), 0, store).outcome == "done"
-    host.send_signal(number)
-    if number == signal.SIGKILL:
-        host.wait()
-    order = msgspec.structs.replace(ALONE, timeout_s=0.5)
-    result = run_probe(order, 0, store)
-    assert (result.outcome, result.error) == ("no_answer", "the store: no answer within 0.5 s")
-    assert store.timeout == patience  # type: ignore[attr-defined]
-    assert run_probe(order, 0, store).error == "an earlier probe still waits for the store"

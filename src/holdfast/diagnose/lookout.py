@@ -23,6 +23,7 @@ HEALTHY_STEPS = 100
 ENOUGH_STEPS = 8
 ENOUGH_S = 2.0
 """A slowdown is looked into when it has lasted so many steps, and so long: hosts are asked once a second."""
+SETTLED_STEPS = 80
 TOO_LONG_S = 20.0
 """Where steps are long, fewer will do."""
 
@@ -49,6 +50,8 @@ class Lookout:
         self._steps: dict[int, deque[Step]] = {}
         self._ends: deque[tuple[int, float]] = deque(maxlen=HISTORY)
         self._last_step = 0
+        self._seen = 0
+        self._is_settled = False
         self.trouble: Trouble | None = None
 
     @property
@@ -83,6 +86,21 @@ class Lookout:
         assert self.trouble is not None
         return profiles_of(self._steps, since=self.trouble.since_step, until=self._last_step + 1)
 
+    def steps_of(self, *, since: int, until: int | None = None) -> dict[int, list[Step]]:
+        """Return the steps of every rank from one number on until before another."""
+        last = self._last_step + 1 if until is None else until
+        return {
+            rank: [step for step in mine if since <= step.step < last and step.duration_s > 0]
+            for rank, mine in self._steps.items()
+        }
+
+    def settled(self) -> Mapping[int, Profile]:
+        """Return, once, what steps are made of when the job has settled; nothing before and after that."""
+        if self._is_settled or self.trouble is not None or self._seen < SETTLED_STEPS:
+            return {}
+        self._is_settled = True
+        return profiles_of(self._steps, since=self._last_step - SETTLED_STEPS // 2, until=self._last_step + 1)
+
     def close_case(self) -> None:
         """Note that whoever could be named has been."""
         if self.trouble is not None:
@@ -93,6 +111,7 @@ class Lookout:
     def _judge(self, each: JobStep) -> list[ChangePoint]:
         if not each.is_typical:
             return []
+        self._seen += 1
         changes = self._detector.update(each.step, each.duration_s, each.work)
         for change in changes:
             self._follow(change)
@@ -129,6 +148,8 @@ class Lookout:
         self._attempt, self._cycle = self._jobs.attempt, self._jobs.cycle
         self._detector = StepDetector()
         self._ends.clear()
+        self._seen = 0
+        self._is_settled = False
         self.trouble = None
         for mine in self._steps.values():
             kept = [s for s in mine if (s.attempt, s.cycle) == (self._attempt, self._cycle)]

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from holdfast.diagnose.causes import Reason, Sign, find_reason
+from holdfast.diagnose.groups import SlowGroup
+from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.links import SlowLink
 from holdfast.diagnose.profiles import Profile
 from holdfast.findings import Suspect
@@ -31,6 +33,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     signs: Mapping[int, Sequence[Sign]] = {}
     """What the hosts, and the lines of code that were seen, tell about each rank."""
     links: Sequence[SlowLink] = ()
+    groups: Sequence[SlowGroup] = ()
+    layout: Layout | None = None
+    """None: all ranks do the same."""
     hosts: Mapping[int, str] = {}
 
 
@@ -58,7 +63,7 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
 def _grow(evidence: Evidence) -> list[_Growth]:
     growths = []
     for rank, now in sorted(evidence.now.items()):
-        before = evidence.healthy.get(rank) or _typical_peer(evidence.now, rank)
+        before = evidence.healthy.get(rank) or _typical_peer(evidence, rank)
         if before is None:
             continue
         growths.append(
@@ -72,9 +77,16 @@ def _grow(evidence: Evidence) -> list[_Growth]:
     return growths
 
 
-def _typical_peer(now: Mapping[int, Profile], rank: int) -> Profile | None:
-    """Return a profile that stands for the other ranks: that of the median own time."""
-    others = sorted((each for other, each in now.items() if other != rank), key=lambda each: each.own_s)
+def _peers(evidence: Evidence, rank: int) -> list[Profile]:
+    """Return the profiles of those who do the same, of all others where nobody does."""
+    same = evidence.layout.peers(rank) if evidence.layout is not None else []
+    found = [evidence.now[other] for other in same if other in evidence.now]
+    return found or [each for other, each in evidence.now.items() if other != rank]
+
+
+def _typical_peer(evidence: Evidence, rank: int) -> Profile | None:
+    """Return a profile that stands for the peers: that of the median own time."""
+    others = sorted(_peers(evidence, rank), key=lambda each: each.own_s)
     return others[(len(others) - 1) // 2] if others else None
 
 
@@ -119,10 +131,9 @@ def _blame(guilty: Sequence[_Growth], lost_s: float, evidence: Evidence) -> list
 def _reason(growth: _Growth, evidence: Evidence) -> Reason:
     rank = growth.rank
     now = evidence.now[rank]
-    before = evidence.healthy.get(rank) or _typical_peer(evidence.now, rank)
+    before = evidence.healthy.get(rank) or _typical_peer(evidence, rank)
     assert before is not None
-    peers = [profile for other, profile in evidence.now.items() if other != rank]
-    return find_reason(now, before, peers, evidence.signs.get(rank, ()))
+    return find_reason(now, before, _peers(evidence, rank), evidence.signs.get(rank, ()))
 
 
 def _slowdown(growth: _Growth, evidence: Evidence) -> float:
@@ -168,6 +179,19 @@ def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
                 confidence=0.9,
                 victims=victims,
                 evidence=[_say_wait(evidence), link.evidence],
+            )
+        )
+    for group in evidence.groups if not found else ():
+        found.append(
+            Suspect(
+                kind="rank",
+                ranks=group.ranks,
+                hosts=_hosts(group.ranks, evidence),
+                cause="link",
+                slowdown=_network_slowdown(lost_s, evidence),
+                confidence=0.6,
+                victims=sorted(set(evidence.now) - set(group.ranks)),
+                evidence=[_say_wait(evidence), group.evidence],
             )
         )
     if found or lost_s <= LEAST_SHARE * _duration(evidence):

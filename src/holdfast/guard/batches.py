@@ -16,8 +16,9 @@ from holdfast.detect.links import LinkSnapshot
 from holdfast.guard.questions import Questions
 from holdfast.guard.rings import Rings
 from holdfast.guard.sampler import Sampler
+from holdfast.job.channels import read_channels
 from holdfast.job.linkpage import LinkPageReader
-from holdfast.values import Ask, InCall, Lines, Step
+from holdfast.values import Ask, Channel, InCall, Lines, Step
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What each rank is in the midst of."""
     sample: Sample
     links: list[LinkSnapshot]
+    channels: dict[int, list[Channel]] = {}
+    """Groups and peers of each rank."""
     answers: list[Lines] = []
     """To what was asked last."""
 
@@ -45,6 +48,8 @@ class Gatherer:
         self._host = host
         self._sampler = Sampler(lambda: rings.pids)
         self._pages: dict[Path, LinkPageReader[LinkSnapshot]] = {}
+        self._channels: dict[Path, tuple[int, int, list[Channel]]] = {}
+        """With the time of the file and the rank."""
         self._questions = Questions(folder)
 
     def gather(self, steps: Sequence[Step]) -> Batch:
@@ -56,12 +61,23 @@ class Gatherer:
             calls=self._rings.in_calls(),
             sample=self._sampler.sample(),
             links=self._read_links(),
+            channels=self._read_channels(),
             answers=self._questions.answers(),
         )
 
     def ask(self, ask: Ask) -> None:
         """Put a question to the workers of this node; its answers come with later batches."""
         self._questions.ask(ask)
+
+    def _read_channels(self) -> dict[int, list[Channel]]:
+        for path in self._folder.glob("channels_*.json"):
+            # A file that is gone, or is none of ours, tells nothing.
+            with contextlib.suppress(OSError, ValueError):
+                version = path.stat().st_mtime_ns
+                if self._channels.get(path, (0, 0, []))[0] != version:
+                    rank = int(path.stem.removeprefix("channels_"))
+                    self._channels[path] = version, rank, list(read_channels(path).values())
+        return {rank: channels for _, rank, channels in self._channels.values()}
 
     def _read_links(self) -> list[LinkSnapshot]:
         found = []

@@ -5,6 +5,7 @@ What is a slowdown, and who is to blame, the pure rooms decide.
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,15 +13,19 @@ from holdfast.detect.host import ProcessRates, strain_between
 from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
 from holdfast.detect.signs import explain
 from holdfast.diagnose.causes import Sign
+from holdfast.diagnose.groups import SlowGroup, find_slow_groups, group_times
+from holdfast.diagnose.imbalance import find_imbalance
+from holdfast.diagnose.layout import Layout, find_layout
 from holdfast.diagnose.lines import find_lines
 from holdfast.diagnose.links import SlowLink, find_slow_links
-from holdfast.diagnose.lookout import Lookout, Trouble
+from holdfast.diagnose.lookout import HEALTHY_STEPS, Lookout, Trouble
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.telling import tell_change, tell_suspect
+from holdfast.findings import Suspect
 from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
 from holdfast.guard.say import Say
-from holdfast.values import AnyEvent, Ask, JobRelieved, JobSlowed, SuspectsNamed
+from holdfast.values import AnyEvent, Ask, Channel, JobRelieved, JobSlowed, SuspectsNamed
 
 _REMEMBERED = 180
 """Batches of each node, one a second, that are kept."""
@@ -37,12 +42,14 @@ class Inspector:
         self._batches: dict[int, deque[Batch]] = {}
         """By node, without their steps."""
         self._hosts: dict[int, str] = {}
+        self._channels: dict[int, list[Channel]] = {}
 
     def inspect(self, batches: Sequence[Batch], now_s: float) -> None:
         """Look at what has come in, and tell what is new."""
         for batch in batches:
             self._batches.setdefault(batch.node, deque(maxlen=_REMEMBERED)).append(batch)
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
+            self._channels |= batch.channels
         self._inquiry.take(batches)
         for change in self._lookout.take([step for batch in batches for step in batch.steps]):
             event = JobSlowed if change.direction == "slow" else JobRelieved
@@ -52,6 +59,9 @@ class Inspector:
                 self._inquiry.ask(sorted(self._hosts), now_s=now_s)
         if self._lookout.is_ripe() and self._inquiry.is_over(now_s):
             self._name()
+        settled = self._lookout.settled()
+        if settled:
+            self._report(0, find_imbalance(settled, self._layout()))
 
     def _name(self) -> None:
         trouble = self._lookout.trouble
@@ -64,15 +74,34 @@ class Inspector:
             healthy=trouble.healthy,
             signs=signs,
             links=links,
+            groups=self._slow_groups(trouble),
+            layout=self._layout(),
             hosts=self._hosts,
         )
-        suspects = name_suspects(evidence)
         self._lookout.close_case()
-        self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=suspects))
+        suspects = name_suspects(evidence)
+        if not suspects:
+            self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=[]))
+        self._report(trouble.since_step, suspects)
+
+    def _report(self, since_step: int, suspects: list[Suspect]) -> None:
+        if suspects:
+            self._tell(SuspectsNamed(since_step=since_step, suspects=suspects))
         for suspect in suspects:
             self._say.line(tell_suspect(suspect))
             for sentence in suspect.evidence:
                 self._say.line(f"  {sentence}")
+
+    def _layout(self) -> Layout:
+        return find_layout(self._channels)
+
+    def _slow_groups(self, trouble: Trouble) -> list[SlowGroup]:
+        channels = {rank: {each.number: each for each in mine} for rank, mine in self._channels.items()}
+        now = group_times(self._lookout.steps_of(since=trouble.since_step), channels)
+        first = trouble.since_step - HEALTHY_STEPS
+        before = group_times(self._lookout.steps_of(since=first, until=trouble.since_step), channels)
+        step_s = statistics.median(profile.duration_s for profile in self._lookout.profiles().values())
+        return find_slow_groups(now, before, step_s=step_s)
 
     def _look_back(self, trouble: Trouble) -> tuple[dict[int, list[Sign]], list[SlowLink]]:
         """Return what hosts and links did since the trouble began, against what they did before."""
