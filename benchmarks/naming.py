@@ -8,13 +8,8 @@ rank, a moment and a severity of the seed's choice. ``--only KIND``, ``--job JOB
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,15 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from common import parser, progress, show
-from holdfast.errors import InputError
-from holdfast.observe.eventlog import read_run
-from holdfast.values import AnyEvent, JobSlowed, SuspectsNamed
-from watched.sabotage_env import SABOTAGE_ENV
+from holdfast.values import JobHung, JobSlowed, SuspectsNamed
+from watched.running import run
 from watched.scenes import STEPS, Scene, healthy_scenes, scenes
 
-HERE = Path(__file__).resolve().parent
-HOLDFAST = Path(sys.executable).parent / "holdfast"
-TOO_LONG_S = 100.0
+NOTHING = "nothing noticed"
 
 
 @dataclass(frozen=True)
@@ -45,6 +36,11 @@ class Verdict:
     is_cause_right: bool
     is_victim_blamed: bool
     said: str
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing at all was said."""
+        return not self.is_noticed and self.said == NOTHING
 
     @property
     def is_right(self) -> bool:
@@ -89,7 +85,7 @@ def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int) -> list[Verd
 
 def note(verdict: Verdict) -> Verdict:
     """Tell about a run that went wrong, on stderr."""
-    is_fine = not verdict.is_noticed if verdict.scene.way == "none" else verdict.is_right
+    is_fine = verdict.is_quiet if verdict.scene.way == "none" else verdict.is_right
     if not is_fine:
         scene = verdict.scene
         print(f"seed {verdict.seed} {scene.job} {scene.fault}: {verdict.said}", file=sys.stderr, flush=True)
@@ -100,8 +96,9 @@ def judge(scene: Scene, seed: int) -> Verdict:
     """Run a scene and say what came of it."""
     with tempfile.TemporaryDirectory() as folder:
         events = run(scene, Path(folder) / "run")
-    named = next((event for event in events if isinstance(event, SuspectsNamed) and event.suspects), None)
-    is_noticed = any(isinstance(event, JobSlowed) for event in events)
+    kinds = SuspectsNamed | JobHung
+    named = next((event for event in events if isinstance(event, kinds) and event.suspects), None)
+    is_noticed = any(isinstance(event, JobSlowed | JobHung) for event in events)
     if named is None:
         return Verdict(
             scene, seed, is_noticed, False, False, False, "nobody named" if is_noticed else "nothing"
@@ -123,56 +120,6 @@ def judge(scene: Scene, seed: int) -> Verdict:
             f"{s.ranks} {s.link or ''} {s.cause} {s.confidence} {s.evidence}" for s in named.suspects
         ),
     )
-
-
-def run(scene: Scene, run_dir: Path) -> list[AnyEvent]:
-    """Start the job, end it when somebody was named or enough steps were made, and return what was told."""
-    process = subprocess.Popen(
-        command_of(scene, run_dir),
-        env=os.environ | environment_of(scene),
-        cwd=HERE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    until_s = time.monotonic() + TOO_LONG_S
-    try:
-        while process.poll() is None and time.monotonic() < until_s:
-            time.sleep(0.5)
-            if any(isinstance(event, SuspectsNamed) for event in read(run_dir)) and scene.way != "none":
-                break
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    return read(run_dir)
-
-
-def command_of(scene: Scene, run_dir: Path) -> list[str]:
-    """Return the command of a run."""
-    script = f"watched/{scene.job}.py"
-    what = [script] if (HERE / script).exists() else ["-m", f"holdfast.lab.jobs.{scene.job}"]
-    flags = ["--run-dir", str(run_dir), "--nproc-per-node", str(scene.ranks)]
-    verb = ["inject", "--fault", scene.fault] if scene.way == "lab" else ["run"]
-    return [str(HOLDFAST), *verb, *flags, *what, *scene.arguments]
-
-
-def environment_of(scene: Scene) -> dict[str, str]:
-    """Return what the job finds in its environment."""
-    sabotage = {SABOTAGE_ENV: scene.fault} if scene.way == "script" else {}
-    return {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", **sabotage, **scene.env}
-
-
-def read(run_dir: Path) -> list[AnyEvent]:
-    """Return the events so far."""
-    try:
-        return [record.event for record in read_run(run_dir).records]
-    except InputError:
-        return []
 
 
 def report(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
@@ -204,7 +151,7 @@ def report(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
 
 def report_healthy(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
     """Print how many healthy runs were left alone."""
-    alarms = sum(verdict.is_noticed for verdict in verdicts)
+    alarms = sum(not verdict.is_quiet for verdict in verdicts)
     rows = [{"healthy runs": len(verdicts), "steps each": STEPS, "with an alarm": alarms}]
     show("False alarms", rows, [], as_json=as_json)
 

@@ -6,9 +6,9 @@ import gc
 import random
 import shutil
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ PARTS = (Tally, Channels, Cycle, RingWriter, LinkPage)
 RANDOM_ROUNDS = 4
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """What the broken pieces raise; nobody may ever see it."""
 
 
@@ -75,15 +75,15 @@ def fresh() -> tuple[nn.Module, TensorDataset]:
 def rounds() -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what to break, one thing after the other, and then anything at any time."""
     for part, name in methods():
-        yield f"{part.__name__}.{name}", lambda part=part, name=name: _break(part, name)
+        yield f"{part.__name__}.{name}", partial(_break, part, name)
     for seed in range(RANDOM_ROUNDS):
-        yield f"random {seed}", lambda seed=seed: _break_at_random(seed)
+        yield f"random {seed}", partial(_break_at_random, seed)
     yield "folder removed", lambda: shutil.rmtree(home() / "rings", ignore_errors=True)
 
 
 def _break(part: type, name: str) -> None:
     def fail(*args: Any, **kwargs: Any) -> Any:
-        raise Broken(f"{part.__name__}.{name}")
+        raise BrokenError(f"{part.__name__}.{name}")
 
     setattr(part, name, fail)
 
@@ -97,7 +97,7 @@ def _break_at_random(seed: int) -> None:
 def _break_sometimes(part: type, name: str, whole: Callable[..., Any], chance: random.Random) -> None:
     def maybe(*args: Any, **kwargs: Any) -> Any:
         if chance.random() < 0.3:
-            raise Broken(f"{part.__name__}.{name}")
+            raise BrokenError(f"{part.__name__}.{name}")
         return whole(*args, **kwargs)
 
     setattr(part, name, maybe)
@@ -134,8 +134,8 @@ def main() -> None:
     warnings.simplefilter("error")
     join_group()
     observer = attach._attached
-    told: dict[str, Any] = {"": train(*fresh()), "errors": interrupted()}
-    counted = {}
+    told: dict[str, Any] = {"": train(*fresh())}
+    counted, errors = {}, interrupted()
     for name, break_it in rounds() if observer is not None else ():
         saved = {(part, each): getattr(part, each) for part, each in methods()}
         before = observer.errors if observer is not None else 0
@@ -144,8 +144,7 @@ def main() -> None:
         for (part, each), whole in saved.items():
             setattr(part, each, whole)
         counted[name] = (observer.errors if observer is not None else 0) - before
-    tell({"losses": told, "counted": counted, "methods": len(methods())})
-    time.sleep(0.01)
+    tell({"losses": told, "counted": counted, "methods": len(methods()), "errors": errors})
     dist.destroy_process_group()
 
 

@@ -44,7 +44,13 @@ SCRIPTS = ("loop", "trainer")
 
 def scenes(seed: int) -> list[Scene]:
     """Return every scene, with a rank, a moment and a severity of this seed's choice."""
-    return [*_lab_scenes(seed), *_script_scenes(seed), *_cpu_scenes(seed), *_network_scenes(seed)]
+    return [
+        *_lab_scenes(seed),
+        *_script_scenes(seed),
+        *_cpu_scenes(seed),
+        *_network_scenes(seed),
+        *_hang_scenes(seed),
+    ]
 
 
 def _chance(seed: int, *what: object) -> random.Random:
@@ -70,8 +76,7 @@ def _lab_scenes(seed: int) -> list[Scene]:
                     kind=kind,
                     way="lab",
                     job=job,
-                    # A stage of a pipeline does little at a time: its operations are shorter.
-                    arguments=(*EMULATED[:3], "6" if job == "pipeline" else "15", *EMULATED[4:]),
+                    arguments=_pipeline_or(job, EMULATED),
                     fault=f"{kind} rank={rank} at={at} severity={severity:.3f}",
                     guilty=(rank,),
                     cause=cause,
@@ -177,12 +182,39 @@ def _network_scenes(seed: int) -> list[Scene]:
     return found
 
 
+def _hang_scenes(seed: int) -> list[Scene]:
+    found = []
+    for job, kind in (("ddp", "stopped"), ("fsdp", "stopped"), ("pipeline", "stopped"), ("loop", "asleep")):
+        chance = _chance(seed, job, kind)
+        ranks = 2 if job == "loop" else 4
+        rank, at = chance.randrange(ranks), AT + chance.randrange(10)
+        is_stopped = kind == "stopped"
+        found.append(
+            Scene(
+                kind=f"hang {kind}",
+                way="lab" if is_stopped else "script",
+                job=job,
+                ranks=ranks,
+                arguments=_pipeline_or(job, SMALL if job == "loop" else EMULATED),
+                fault=f"hang rank={rank} at={at}" if is_stopped else f"sleep_forever:{rank}:{at}:0",
+                guilty=(rank,),
+                cause="hang",
+            )
+        )
+    return found
+
+
+def _pipeline_or(job: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments of a job; a stage of a pipeline does little at a time: its operations are short."""
+    return (*EMULATED[:3], "6", *EMULATED[4:], "--layers", "4") if job == "pipeline" else arguments
+
+
 def healthy_scenes(count: int) -> list[Scene]:
     """Return runs in which nothing is wrong, with what people's jobs have in them besides training."""
     extras: list[tuple[str, int, tuple[str, ...]]] = [
         ("ddp", 4, EMULATED),
         ("fsdp", 4, EMULATED),
-        ("pipeline", 4, (*EMULATED[:3], "6", *EMULATED[4:])),
+        ("pipeline", 4, _pipeline_or("pipeline", EMULATED)),
         ("loop", 2, (*SMALL, "--evaluate-every", "20")),
         ("loop", 2, (*SMALL, "--save-every", "30")),
         ("loop", 2, (*SMALL, "--growing")),

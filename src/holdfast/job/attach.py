@@ -12,7 +12,10 @@ from pathlib import Path
 
 from holdfast.job.attendant import Attendant
 from holdfast.job.observer import Observer
+from holdfast.job.on_import import on_import
+from holdfast.job.orders import OrderReader
 from holdfast.job.place import Place, find_place, rings_folder
+from holdfast.job.precheck import PRECHECK_ENV, install_precheck
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
@@ -33,10 +36,27 @@ def attach(rings: Path, *, rank: int) -> Observer | None:
         except OSError:
             return None
         observer.install()
+        _listen_for_orders(observer, rings, rank)
         Attendant(rings, rank=rank, thread=threading.get_ident()).start()
         os.environ[ATTACHED_ENV] = str(os.getpid())
         _attached = observer
     return _attached
+
+
+def _listen_for_orders(observer: Observer, rings: Path, rank: int) -> None:
+    """Carry out probes between steps, if a guard orders any, and before the first where that is wanted."""
+    orders = OrderReader(rings, rank=rank)
+
+    def listen(step: int) -> None:
+        due = orders.due(step)
+        if due is not None:
+            from holdfast.job.prober import obey  # It imports torch, which the script has done by now.
+
+            obey(due, rings, rank=rank)
+
+    observer.listeners.append(listen)
+    if os.environ.get(PRECHECK_ENV):
+        on_import("torch.distributed", lambda: install_precheck(rings, rank=rank))
 
 
 def _attempt() -> int:

@@ -16,7 +16,7 @@ _LONGEST = MEMORY // REPEATS
 _LOST = 200
 """Calls of one optimizer without the end of a step, after which it is taken to end it (EROICA's K)."""
 _FIRST_LOOK = 8
-"""Calls before a cycle is looked for; twice as many before the next time, since a look is dear."""
+"""Calls before a cycle is looked for; half as many more before each next time, since a look is dear."""
 _DOUBTFUL, _HOPELESS = 8, 32
 """So much doubt, and a cycle is looked for anew; its batches are no longer counted on."""
 
@@ -47,7 +47,7 @@ class Cycle:
     def is_own(self, symbol: int) -> bool:
         """Say whether a loader is one that the usual steps read from, as far as that is known."""
         beat = self._beat
-        return beat is None or not beat.batches or symbol in beat.known
+        return beat is None or not beat.known or symbol in beat.known
 
     # --- loaders ------------------------------------------------------------------------------
 
@@ -68,10 +68,10 @@ class Cycle:
         if self._run <= _LONGEST:  # More in a row are an evaluation: they must not drown the rest.
             self._remember(symbol)
         beat = self._beat
-        if beat is None or not beat.batches:
-            return False
-        if symbol != beat.loader:
-            self.is_foreign = self.is_foreign or symbol not in beat.known
+        if beat is None or symbol != beat.loader:
+            if not self.is_own(symbol):
+                self.is_foreign = True
+                self._meet_stranger()
             return False
         self._batches += 1
         if self._batches <= beat.batches + self._more:
@@ -124,11 +124,16 @@ class Cycle:
             self._gone.clear()
             self._change(Beat(leader=symbol))
         elif beat.known and symbol not in beat.known:
-            self._has_stranger = True
+            self._meet_stranger()
         if self._until_look <= 0 and self._has_reason():
             self._look()
         assert self._beat is not None
         return self._beat
+
+    def _meet_stranger(self) -> None:
+        if not self._has_stranger:  # It has to come a few times before it can be part of a cycle.
+            self._has_stranger = True
+            self._until_look = max(self._until_look, 2 * REPEATS)
 
     def _has_reason(self) -> bool:
         assert self._beat is not None
@@ -157,11 +162,11 @@ class Cycle:
         self._beat = beat
         self.number += 1
         self._end()
-        self._doubt, self._has_stranger = 0, False
+        self._doubt, self._has_stranger, self._counts_batches = 0, False, True
         self._pause = self._until_look = _FIRST_LOOK
 
     def _look(self) -> None:
-        self._pause = min(2 * self._pause, MEMORY // 2)
+        self._pause = min(self._pause * 3 // 2, MEMORY // 2)
         self._until_look = self._pause
         before, found = self._beat, find_beat(self._recent[-MEMORY:])
         assert before is not None
@@ -169,6 +174,7 @@ class Cycle:
             found = found.without_batches()
         if found is not None and found.is_like(before):
             self._beat, self._doubt, self._has_stranger = found, self._doubt // 2, False
+            self._pause = self._until_look = _FIRST_LOOK
         elif found is not None:
             # The leader may have been called already in the step that goes on, but that is another step now.
             self._change(found)

@@ -82,7 +82,7 @@ class Observer:
         try:
             if threading.get_ident() != tally.thread and not self._adopt_thread():
                 return
-            if self._cycle.mark_update(self._optimizers.of(optimizer)):
+            if self._cycle.mark_update(self._optimizers.of(optimizer, place=0)):
                 self._end_step()
         except Exception:
             tally.errors += 1

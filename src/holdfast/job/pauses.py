@@ -30,7 +30,8 @@ class Pauses:
         self._tally = tally
         self._cycle = cycle
         self._on_skip = on_skip
-        self._loaders = Symbols(-1, lambda _: None)
+        self._loaders = Symbols(-1)
+        self._datasets = Symbols(1)
         self._gc_began: tuple[int, int] | None = None
 
     def install(self, hook: Callable[[str, Callable[[], None]], None]) -> None:
@@ -113,8 +114,9 @@ class Pauses:
     def _symbol(self, iterator: Any) -> int:
         dataset = iterator._dataset
         try:
-            # An iterator lives for an epoch, what it takes its indices from as long as its loader.
-            return self._loaders.of(iterator._index_sampler, id(dataset))
+            # An iterator lives for an epoch, what it takes its indices from as long as its loader. A new
+            # loader of the same data takes the place of the old one.
+            return self._loaders.of(iterator._index_sampler, self._datasets.of(dataset))
         except TypeError:  # A list of indices, to which no weak reference can be made.
             return self._loaders.of(dataset)
 
