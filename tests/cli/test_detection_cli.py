@@ -200,9 +200,31 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], said: str, 
 
 
 def test_help_has_examples(tmp_path: Path) -> None:
-    """Three of them."""
+    """One for each sort of file."""
     code, out, _ = call("--help")
-    assert (code, out.count("Example: holdfast detect ")) == (0, 3)
+    assert (code, out.count("Example: holdfast detect ")) == (0, 4)
+
+
+def test_steps_are_found_in_collective_calls(tmp_path: Path) -> None:
+    """A file with the times and kinds of calls needs no flags, and one without a pattern is refused."""
+    rows, now_s = ["time_s,op"], 0.0
+    for step in range(80):
+        for op in ("all_gather", "all_gather", "reduce_scatter", "all_reduce"):
+            rows.append(f"{now_s:.4f},{op}")
+            now_s += 0.5 if 40 <= step < 60 else 0.25
+    path = tmp_path / "calls.csv"
+    path.write_text("\n".join(rows) + "\n")
+    code, out, _ = call(str(path), "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert [(each["step"], each["direction"]) for each in found["change_points"]] == [
+        (40, "slow"),
+        (60, "relief"),
+    ]
+    path.write_text("\n".join(["time_s,op", "0,a", "1,b", "2,c", "3,d"]) + "\n")
+    code, _, error = call(str(path))
+    assert code == 2
+    assert "repeat no pattern three times" in error
 
 
 @pytest.mark.processes

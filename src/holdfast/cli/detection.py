@@ -13,10 +13,12 @@ from rich.table import Table
 from holdfast.cli.files import check_chart, one_line, write_chart
 from holdfast.detect.eroica import EroicaDetector
 from holdfast.detect.examine import Detector, Examined, examine
+from holdfast.detect.period import step_times
 from holdfast.detect.steps import StepDetector
 from holdfast.errors import InputError
 from holdfast.findings import ChangePoint
-from holdfast.observe.series import Columns, read_series
+from holdfast.observe.calls import is_table, read_calls
+from holdfast.observe.series import Columns, Series, read_series
 from holdfast.serve.steps import draw_steps, steps_page
 from holdfast.values import StepTime
 
@@ -58,7 +60,7 @@ def detect(request: Request, chart: Path | None, *, as_json: bool) -> None:
     if chart is not None:
         check_chart(chart)
     check(request)
-    attempts = [_examine(steps, request) for steps in read_series(request.path, request.columns)]
+    attempts = [_examine(steps, request) for steps in read_steps(request)]
     if chart is not None:
         drawing = draw_steps(attempts, request.path.name)
         write_chart(chart, steps_page(drawing, request.path.name) if chart.suffix == ".html" else drawing)
@@ -68,6 +70,22 @@ def detect(request: Request, chart: Path | None, *, as_json: bool) -> None:
     _print(attempts)
     if chart is not None:
         _say(Console(), f"chart written to {one_line(str(chart))}")
+
+
+def read_steps(request: Request) -> Series:
+    """Return the step times of a file, also where it only has the calls of collectives."""
+    calls = read_calls(request.path) if request.columns == Columns() and is_table(request.path) else None
+    if calls is None:
+        return read_series(request.path, request.columns)
+    # All ranks make the same steps: the one with the most calls has most to tell.
+    rank = max(calls, key=lambda each: len(calls[each]))
+    steps = step_times([call.kind for call in calls[rank]], [call.time_s for call in calls[rank]])
+    if not steps:
+        raise InputError(
+            f"{request.path}: the {len(calls[rank])} calls of rank {rank} repeat no pattern three times, "
+            "expected the calls of some steps"
+        )
+    return [steps]
 
 
 def _examine(steps: Sequence[StepTime], request: Request) -> Examined:

@@ -91,6 +91,7 @@ class Agent(SimpleElasticAgent):
         if self.home is None:
             self.home = self._ports.open_home(worker_group.group_rank, chosen)
         self._hosting.renew(worker_group, self.home.log, attempt=self._attempt)
+        self.home.supervisor.report(self._hosting.reporting(worker_group))
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
         home = self._opened()

@@ -1,7 +1,7 @@
 """What the guards of a job say to each other: msgpack over TCP, four bytes of length before each frame.
 
-A guard that has batches says ``Hello`` first and then ``Report`` after ``Report``; the controller answers with
-``Heard``, and with a ``Question`` now and then. Whatever is not one of these ends the connection it came by.
+A guard says ``Hello`` first and then ``Report`` after ``Report``; the controller answers with ``Heard``, and
+with a ``Question`` now and then. Whatever is not one of these ends the connection that it came by.
 """
 
 from __future__ import annotations

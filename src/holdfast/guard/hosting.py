@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.guard.board import Board
 from holdfast.guard.eventlog import EventLog
+from holdfast.guard.reporting import Meeting, Reporting, accept
 from holdfast.guard.say import Say
 from holdfast.guard.store import open_store, share
 from holdfast.guard.survival import Survival, hub_env
@@ -22,6 +23,7 @@ class Hosting:
         self._say = say
         self._attempt = -1
         self._store_server: Any = None
+        self._meeting = Meeting()
 
     def renew(self, group: Any, log: EventLog, *, attempt: int) -> None:
         """Give a new attempt an empty store, and a hub with a token of its own."""
@@ -29,10 +31,19 @@ class Hosting:
         self._renew_store(group)
         self._renew_hub(group, log)
 
+    def reporting(self, group: Any) -> Reporting | None:
+        """Return what this node's guard is to be told, in every attempt anew; None: it judges alone."""
+        if group.group_world_size == 1:
+            return None
+        is_host = group.group_rank == 0
+        word = self._meeting.invite(_address(group), attempt=self._attempt) if is_host else ""
+        word = share_word(group, word, topic=f"{self.prefix(group)}/controller")
+        return self._meeting.host() if is_host else accept(word, attempt=self._attempt)
+
     def close(self) -> None:
-        """Close the hub; the store ends with the process."""
-        if self.survival is not None:
-            self.survival.close()
+        """Close the hub, and what guards listen at; the store ends with the process."""
+        self._close_hub()
+        self._meeting.close()
 
     def prefix(self, group: Any) -> str:
         """Return the beginning of this attempt's keys in the store of the rendezvous."""
@@ -51,8 +62,12 @@ class Hosting:
             address=_address(group),
         )
 
+    def _close_hub(self) -> None:
+        if self.survival is not None:
+            self.survival.close()
+
     def _renew_hub(self, group: Any, log: EventLog) -> None:
-        self.close()
+        self._close_hub()
         prefix, is_host = self.prefix(group), group.group_rank == 0
         board = Board(group.store, prefix=prefix) if group.group_world_size > 1 else None
         self.survival = Survival(self._say, log, board, is_host=is_host)

@@ -1,4 +1,4 @@
-"""Sends a node's batches to the controller and takes its questions, in a thread that may wait as long as it likes.
+"""Sends a node's batches to the controller and takes its questions, in a thread that may wait.
 
 The guard's own loop never does: what cannot be sent is kept for half a minute, and the oldest is dropped.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import random
-import select
+import selectors
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from queue import Empty, SimpleQueue
 
 import msgspec
 
@@ -25,6 +24,8 @@ LED_S = 10.0
 """A controller that was not heard for so long leads nobody."""
 _KEPT = 30
 """Batches that wait to be sent."""
+_ASKED = 8
+"""Questions that wait to be passed on; a newer one replaces an older one anyway."""
 _TIMEOUT_S = 5.0
 """For a connection to be made, for the answer to a hello, and for a batch to be taken."""
 _PAUSE_S = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -47,12 +48,14 @@ class Shipper:
     ) -> None:
         """Report to ``host:port``; ``on_ask`` is called by ``poll``, in the thread of the caller."""
         self.dropped = 0
-        """Batches that were never sent."""
+        """Batches that waited for too long."""
+        self.connections = 0
+        """How often a controller has let us in."""
         self._address = _parse(address)
         self._hello = encode(Hello(token=token, node=node, host=host))
         self._on_ask = on_ask
         self._parcels: deque[_Parcel] = deque()
-        self._questions: SimpleQueue[Question] = SimpleQueue()
+        self._questions: deque[Question] = deque(maxlen=_ASKED)
         self._heard_s = time.monotonic()
         self._is_closing = False
         self._bell, self._ear = socket.socketpair()
@@ -72,9 +75,8 @@ class Shipper:
 
     def poll(self) -> None:
         """Pass on what the controller has asked."""
-        with contextlib.suppress(Empty):
-            while True:
-                self._on_ask(self._questions.get_nowait())
+        while self._questions:
+            self._on_ask(self._questions.popleft())
 
     def is_led(self, now_s: float) -> bool:
         """Say whether a controller is at work, as far as can be known."""
@@ -117,15 +119,20 @@ class Shipper:
         """Send what there is to send until the connection breaks or is no longer wanted."""
         cutter = Cutter(from_controller)
         connection.sendall(self._hello)
+        # Only who was let in may send more than a hello.
         self._hear(cutter.feed(_receive(connection)))
-        while not self._is_closing:
-            while self._parcels and not self._is_closing:
-                self._send(connection, self._parcels.popleft())
-            ready, _, _ = select.select([connection, self._ear], [], [], LED_S)
-            if self._ear in ready:
-                self._ear.recv(_CHUNK_BYTES)
-            if connection in ready:
-                self._hear(cutter.feed(_receive(connection)))
+        self.connections += 1
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(self._ear, selectors.EVENT_READ)
+            while not self._is_closing:
+                while self._parcels and not self._is_closing:
+                    self._send(connection, self._parcels.popleft())
+                ready = [key.fileobj for key, _ in selector.select()]
+                if self._ear in ready:
+                    self._ear.recv(_CHUNK_BYTES)
+                if connection in ready:
+                    self._hear(cutter.feed(_receive(connection)))
 
     def _send(self, connection: socket.socket, parcel: _Parcel) -> None:
         # The time is taken when it leaves: the controller compares it with when it arrives.
@@ -136,7 +143,7 @@ class Shipper:
         for message in messages:
             self._heard_s = time.monotonic()
             if isinstance(message, Question):
-                self._questions.put(message)
+                self._questions.append(message)
 
     def _wait(self, pause_s: float) -> None:
         over_s = time.monotonic() + pause_s * (1 + random.random())

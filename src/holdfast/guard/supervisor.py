@@ -13,6 +13,7 @@ from typing import IO
 
 from holdfast.guard.deaths import shell_code
 from holdfast.guard.eventlog import EventLog
+from holdfast.guard.reporting import TOKEN_ENV, Reporting
 from holdfast.guard.say import GREETING, Say
 from holdfast.values import GuardDied
 
@@ -31,6 +32,7 @@ class Supervisor:
         self._command += ["--parent", str(os.getpid()), *([] if kill_hung else ["--no-kill-hung"])]
         self._log = log
         self._say = say
+        self._reporting: Reporting | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._deaths_in_row = 0
         self._started_s = 0.0
@@ -40,6 +42,13 @@ class Supervisor:
     def pid(self) -> int | None:
         """Process id of the guard, while there is one."""
         return self._process.pid if self._process is not None else None
+
+    def report(self, reporting: Reporting | None) -> None:
+        """Have the guard report, or be reported to; one that was told otherwise is replaced."""
+        if reporting != self._reporting:
+            self.stop()
+            self._process = None
+            self._reporting = reporting
 
     def look(self) -> None:
         """Start the guard if there is none and it is time to."""
@@ -69,9 +78,13 @@ class Supervisor:
 
     def _start(self, now_s: float) -> None:
         self._started_s = now_s
+        told = self._reporting
         try:
             self._process = subprocess.Popen(
-                self._command,
+                [*self._command, *(told.flags() if told is not None else [])],
+                # The token is the guard's alone: whoever is on the machine can read a command line.
+                env=os.environ | ({TOKEN_ENV: told.token} if told is not None else {}),
+                pass_fds=[told.listen_fd] if told is not None and told.listen_fd is not None else [],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

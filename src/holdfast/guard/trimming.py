@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.detect.counters import ProcessCounters, Sample, ThreadTimes
 from holdfast.guard.batches import Batch
-from holdfast.values import Lines
+from holdfast.values import Channel, Lines
 
 BUSY_SHARE = 0.005
 """Of the time: a thread that ran or waited for less since the look before has done nothing."""
@@ -30,11 +30,20 @@ class Trimmer:
         self._at_s: float | None = None
         self._told: set[tuple[str, int]] = set()
         """Answers that have been sent: question and rank."""
+        self._channels: dict[int, list[Channel]] = {}
+        """Those that have been sent, by rank."""
+
+    def start_over(self) -> None:
+        """Send everything again: to a controller that knows nothing yet."""
+        self._told, self._channels = set(), {}
 
     def trim(self, batch: Batch) -> Batch:
         """Return the batch as it is to be sent."""
         trimmed = msgspec.structs.replace(
-            batch, sample=self._trim_sample(batch.sample), answers=self._new_answers(batch.answers)
+            batch,
+            sample=self._trim_sample(batch.sample),
+            channels=self._new_channels(batch.channels),
+            answers=self._new_answers(batch.answers),
         )
         return _shift_attempts(trimmed, self._behind) if self._behind else trimmed
 
@@ -51,6 +60,12 @@ class Trimmer:
             return counters
         known = self._threads.setdefault((counters.pid, counters.start_ticks), _Threads(counters.pid))
         return msgspec.structs.replace(counters, threads=known.trim(counters.threads, elapsed_s))
+
+    def _new_channels(self, channels: dict[int, list[Channel]]) -> dict[int, list[Channel]]:
+        """Return those of ranks where anything is new: a group of all ranks names them all."""
+        new = {rank: mine for rank, mine in channels.items() if mine != self._channels.get(rank)}
+        self._channels = channels
+        return new
 
     def _new_answers(self, answers: list[Lines]) -> list[Lines]:
         """Return those that were not sent yet; whatever was asked before is forgotten."""

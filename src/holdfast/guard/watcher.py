@@ -24,12 +24,13 @@ import msgspec
 
 from holdfast.errors import InputError
 from holdfast.guard.batches import Gatherer
+from holdfast.guard.duties import make_duty
 from holdfast.guard.eventlog import EventLog, append_line, log_name
-from holdfast.guard.inspector import Inspector
+from holdfast.guard.judging import Bench
+from holdfast.guard.reporting import add_flags, read_flags
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
-from holdfast.guard.silence import SilenceWatch
 from holdfast.guard.watchdog import EVERY_S as LOOK_EVERY_S
 from holdfast.guard.watchdog import Watchdog
 from holdfast.job.deathsig import ask_for_death_signal
@@ -61,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
     parser.add_argument("--no-kill-hung", action="store_true", help="only note that a worker hangs")
+    add_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
         args.no_kill_hung = args.no_kill_hung or not _may_kill()
@@ -105,13 +107,8 @@ class _Guard:
             kills=not args.no_kill_hung,
         )
         self._gatherer = Gatherer(args.rings, self._rings, node=args.node, host=socket.gethostname())
-        self._inspector = Inspector(tell=self._log.append, say=self._say, ask=self._gatherer.ask)
-        self._silence = SilenceWatch(
-            dumps=self._run_dir / "flight_recorder",
-            tell=self._log.append,
-            say=self._say,
-            ask=self._gatherer.ask,
-        )
+        bench = Bench(dumps=self._run_dir / "flight_recorder", tell=self._log.append, say=self._say)
+        self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
 
     def watch(self) -> None:
         """Look until told to stop or alone; the last look at the rings is after that."""
@@ -134,11 +131,12 @@ class _Guard:
         """Wait for a signal or for a second to pass, with an eye on those who may hang."""
         over_s = time.monotonic() + _EVERY_S
         while (left_s := over_s - time.monotonic()) > 0:
-            pause_s = min(left_s, LOOK_EVERY_S) if self._watchdog.is_needed else left_s
+            pause_s = min(left_s, LOOK_EVERY_S if self._watchdog.is_needed else self._duty.poll_s)
             heard = signal.sigtimedwait([_STOP, _PARENT_DIED], pause_s)
             if heard is not None:
                 return heard
             self._watchdog.look(time.monotonic())
+            self._duty.poll()
         return None
 
     def _follow_on(self) -> None:
@@ -186,11 +184,8 @@ class _Guard:
     def _inspect(self, steps: Sequence[Step]) -> None:
         """Look into the job's speed; whatever goes wrong there, hangs are still to be found and ended."""
         try:
-            batches = [self._gatherer.gather(steps)]
-            now_s = time.monotonic()
-            self._inspector.inspect(batches, now_s)
-            if not self._watchdog.is_needed:
-                self._silence.look(batches, now_s)
+            batch = self._gatherer.gather(steps)
+            self._duty.take(batch, time.monotonic(), has_watchdog=self._watchdog.is_needed)
         except Exception as error:
             self._say.once("inspection", f"the guard cannot judge the job's speed: {error!r}")
 

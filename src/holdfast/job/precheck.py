@@ -1,4 +1,4 @@
-"""The same probes before the first step, when ``--precheck`` asks for them: of all ranks, once they have met."""
+"""The same probes before the first step, where ``--precheck`` asks for them: of all ranks, when they meet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PRECHECK_ID = "precheck"
 
 def install_precheck(folder: Path, *, rank: int) -> None:
     """Have every rank probed right after the user's process group is there; torch.distributed is imported."""
-    home = sys.modules["torch.distributed.distributed_c10d"]
-    dist = sys.modules["torch.distributed"]
+    home: Any = sys.modules["torch.distributed.distributed_c10d"]
+    dist: Any = sys.modules["torch.distributed"]
     wrapped = home.init_process_group
     attempt = os.environ.get("HOLDFAST_ATTEMPT", "0")
 
@@ -26,12 +26,12 @@ def install_precheck(folder: Path, *, rank: int) -> None:
     def init(*args: Any, **kwargs: Any) -> Any:
         result = wrapped(*args, **kwargs)
         home.init_process_group = wrapped  # Once is enough.
-        dist.init_process_group = wrapped  # type: ignore[attr-defined]
+        dist.init_process_group = wrapped
         _check(folder, rank, attempt)
         return result
 
     home.init_process_group = init
-    dist.init_process_group = init  # type: ignore[attr-defined]
+    dist.init_process_group = init
 
 
 def _check(folder: Path, rank: int, attempt: str) -> None:

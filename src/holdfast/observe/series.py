@@ -5,19 +5,27 @@ A series has one or more attempts; within one, steps only grow. What cannot be u
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.errors import InputError, MissingError
+from holdfast.errors import InputError
 from holdfast.observe.files import decode, read_bytes
 from holdfast.observe.logs import Line, find_format
+from holdfast.observe.tables import (
+    JSON_SUFFIXES,
+    Row,
+    csv_rows,
+    json_rows,
+    name_columns,
+    number_in,
+    parquet_rows,
+    whole,
+)
 from holdfast.values import StepTime
 
 STEP_NAMES = ("step", "iteration", "iter")
@@ -33,9 +41,6 @@ TIME_NAMES = {
     "iteration_time": 1.0,
 }
 """What a column of step times may be called, with its unit in seconds; the first that is there is taken."""
-_JSON = (".jsonl", ".ndjson", ".json")
-_MOST_STEPS = 2**63
-_MOST_WORDS = 40
 _LEAST, _MOST = 1e-12, 1e12
 """Of times in seconds, and of work."""
 WORK_NAMES = ("tokens", "work", "sequence_length")
@@ -54,8 +59,6 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 Series = list[list[StepTime]]
 """Attempts, in order."""
-Row = tuple[int, dict[str, Any]]
-"""Number of its line, and its cells."""
 
 
 def read_series(path: Path, columns: Columns | None = None) -> Series:
@@ -63,19 +66,19 @@ def read_series(path: Path, columns: Columns | None = None) -> Series:
     columns = columns or Columns()
     data = read_bytes(path)
     if path.suffix == ".parquet":
-        return _series(path, _parquet_rows(path, data), columns)
+        return _series(path, parquet_rows(path, data), columns)
     if not data.strip():
         raise InputError(f"{path}: it is empty, expected step times")
     lenient = data.decode("utf-8", "replace")
-    read_log = None if path.suffix in _JSON or _is_table(lenient, columns) else find_format(lenient)
+    read_log = None if path.suffix in JSON_SUFFIXES or _is_table(lenient, columns) else find_format(lenient)
     if read_log is not None:
         if columns != Columns():
             raise InputError(f"{path}: it is a log, which has no columns: expected no --column and the like")
         return _log_series(path, read_log(lenient))
     text = decode(path, data, encoding="utf-8-sig")
-    if path.suffix in _JSON or text.lstrip().startswith("{"):
-        return _series(path, _json_rows(path, text), columns)
-    return _series(path, _csv_rows(path, text), columns)
+    if path.suffix in JSON_SUFFIXES or text.lstrip().startswith("{"):
+        return _series(path, json_rows(path, text), columns)
+    return _series(path, csv_rows(path, text), columns)
 
 
 def _is_table(text: str, columns: Columns) -> bool:
@@ -122,11 +125,11 @@ class _Names(msgspec.Struct, frozen=True, kw_only=True):
 def _find_names(path: Path, given: list[str], columns: Columns) -> _Names:
     for wanted in (columns.time, columns.step, columns.work):
         if wanted is not None and wanted not in given:
-            raise InputError(f"{path}: no column {wanted!r}, expected one of {_list(given)}")
+            raise InputError(f"{path}: no column {wanted!r}, expected one of {name_columns(given)}")
     time = columns.time or next((name for name in TIME_NAMES if name in given), None)
     if time is None:
         raise InputError(
-            f"{path}: no column of step times among {_list(given)}, "
+            f"{path}: no column of step times among {name_columns(given)}, "
             "expected 'duration_s' or one named by --column"
         )
     return _Names(
@@ -137,31 +140,15 @@ def _find_names(path: Path, given: list[str], columns: Columns) -> _Names:
     )
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names) or "none"
-
-
 def _step_time(path: Path, number: int, cells: dict[str, Any], names: _Names) -> StepTime:
-    step = number if names.step is None else _whole(path, number, names.step, cells.get(names.step))
+    step = number if names.step is None else whole(path, number, names.step, cells.get(names.step))
     duration_s = names.unit_s * _positive(path, number, names.time, cells, names.unit_s)
     work = None if names.work is None else _positive(path, number, names.work, cells, 1.0)
     return StepTime(step=step, duration_s=duration_s, work=work)
 
 
-def _whole(path: Path, row: int, name: str, cell: Any) -> int:
-    try:  # Not by way of a float, which has 53 bits.
-        value = int(cell) if isinstance(cell, int | str) else None
-    except ValueError:
-        value = None
-    number = _number(path, row, name, cell) if value is None else value
-    if number != int(number) or abs(number) >= _MOST_STEPS:
-        said = str(cell)[:_MOST_WORDS]
-        raise InputError(f"{path}, row {row}: {name} is {said}, expected a whole number below 2^63")
-    return int(number)
-
-
 def _positive(path: Path, row: int, name: str, cells: dict[str, Any], unit: float) -> float:
-    value = _number(path, row, name, cells.get(name))
+    value = number_in(path, row, name, cells.get(name))
     if value <= 0:
         raise InputError(f"{path}, row {row}: {name} is {value:g}, expected more than 0")
     if not _LEAST <= value * unit <= _MOST:
@@ -171,60 +158,7 @@ def _positive(path: Path, row: int, name: str, cells: dict[str, Any], unit: floa
     return value
 
 
-def _number(path: Path, row: int, name: str, cell: Any) -> float:
-    try:
-        value = float(cell)
-    except (TypeError, ValueError, OverflowError):
-        said = "empty" if cell in (None, "") else repr(cell)[:_MOST_WORDS]
-        raise InputError(f"{path}, row {row}: {name} is {said}, expected a number") from None
-    if not math.isfinite(value):
-        raise InputError(f"{path}, row {row}: {name} is {value}, expected a finite number")
-    return value
-
-
-# --- files ------------------------------------------------------------------------------------
-
-
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
-    try:
-        blank = len(text) - len(text.lstrip("\r\n"))
-        skipped = text[:blank].count("\n")
-        reader = csv.DictReader(io.StringIO(text[blank:], newline=""), strict=True)
-        names = [name.strip() for name in reader.fieldnames or ()]
-        for name in sorted({name for name in names if name and names.count(name) > 1}):
-            raise InputError(f"{path}: two columns are called {name!r}, expected one")
-        for cells in reader:
-            row = reader.line_num + skipped
-            # Cells beyond the header are no column's; those of an unnamed one, an index for example, no harm.
-            found: dict[Any, Any] = dict(cells)
-            if any(found.pop(None, ())):
-                raise InputError(f"{path}, row {row}: more cells than the header has columns")
-            yield row, {name.strip(): cell for name, cell in found.items()}
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as CSV: {error}") from error
-
-
-def _json_rows(path: Path, text: str) -> Iterator[Row]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InputError(f"{path}, row {number}: {error}, expected one JSON object") from error
-
-
-def _parquet_rows(path: Path, data: bytes) -> Iterator[Row]:
-    try:
-        import polars
-    except ImportError:
-        raise MissingError(f"{path}: reading Parquet needs polars: pip install polars") from None
-    try:
-        table = polars.read_parquet(io.BytesIO(data))
-    except Exception as error:  # Its errors share no base class.
-        words = str(error).splitlines() or [type(error).__name__]
-        raise InputError(f"{path}: cannot be read as Parquet: {words[0]}") from error
-    yield from enumerate(table.iter_rows(named=True), start=1)
+# --- logs -----------------------------------------------------------------------------------
 
 
 def _log_series(path: Path, lines: Sequence[Line]) -> Series:

@@ -44,6 +44,8 @@ def detect(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
 
     Example: holdfast detect train.log --json
 
+    Example: holdfast detect calls.csv  (time_s and op of every collective call: steps are found in them)
+
     Example: holdfast detect metrics.jsonl --column train/step_time --unit ms --work-column tokens
     """
     from holdfast.cli import detection
