@@ -243,6 +243,21 @@ class SuspectsNamed(Event, frozen=True, kw_only=True, tag="suspects_named"):
     suspects: list[Suspect]
 
 
+class Probed(Event, frozen=True, kw_only=True, tag="probed"):
+    """Ranks were tested between two steps, or before the first."""
+
+    order: str
+    ranks: list[int]
+    suspects: list[Suspect]
+    """Who is slow by what was timed; it replaces what was said before."""
+    silent: list[str]
+    """Sentences about those who did not get through."""
+    gemm_s: dict[str, float] = {}
+    """By rank, the best time for the same product of matrices."""
+    links_s: dict[str, float] = {}
+    """By ``source-target``, the best time for the same message."""
+
+
 class JobHung(Event, frozen=True, kw_only=True, tag="job_hung"):
     """No rank has made a step or a call for too long."""
 
@@ -297,6 +312,7 @@ AnyEvent = (
     | JobSlowed
     | JobRelieved
     | SuspectsNamed
+    | Probed
     | JobHung
     | FaultInjected
     | FaultRelieved

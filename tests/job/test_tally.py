@@ -91,7 +91,7 @@ def test_pauses_within_pauses_are_counted_once(tree: list[tuple[Name, list[objec
 
 
 def _size(tree: list[tuple[Name, list[object]]]) -> int:
-    return sum(1 + _size(inner) for _, inner in tree)  # type: ignore[arg-type]
+    return sum(1 + _size(inner) for _, inner in tree)  # type: ignore[arg-type, misc]
 
 
 def _play(tally: Tally, tree: list[tuple[Name, list[object]]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.diagnose.telling import tell_change, tell_suspect
+from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
 from holdfast.guard.deaths import short_cause
 from holdfast.values import (
     AnyEvent,
@@ -18,6 +18,7 @@ from holdfast.values import (
     JobSlowed,
     JobStopped,
     LauncherDied,
+    Probed,
     Regrouped,
     RunEnded,
     RunStarted,
@@ -63,6 +64,8 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"nobody can be named for the slowdown since step {event.since_step}"
         case SuspectsNamed():
             return "; ".join(map(tell_suspect, event.suspects))
+        case Probed():
+            return "; ".join([tell_probe(event), *map(tell_suspect, event.suspects)])
         case JobHung(suspects=[]):
             return f"no step and no call for {event.lasted_s:.0f} s; nobody can be named for it"
         case JobHung():

@@ -55,6 +55,11 @@ class Lookout:
         self.trouble: Trouble | None = None
 
     @property
+    def last_step(self) -> int:
+        """The last step that all ranks have finished."""
+        return self._last_step
+
+    @property
     def healthy_s(self) -> float | None:
         """How long a step takes when all is well."""
         return self._detector.healthy_s

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, ChangePoint, Suspect
+from holdfast.values import Probed
 
 _CAUSES: dict[Cause, str] = {
     "compute": "its compute is slow",
@@ -46,6 +49,22 @@ def tell_suspect(suspect: Suspect) -> str:
     if suspect.function is not None:
         text += f", in {suspect.function}"
     return f"{text} ({suspect.confidence:.0%} sure)"
+
+
+def tell_probe(probed: Probed) -> str:
+    """Return the outcome of a probe as a clause."""
+    parts = [f"probed {name_ranks(probed.ranks)}"]
+    if probed.gemm_s:
+        parts.append(f"compute {_span(probed.gemm_s.values())}")
+    if probed.links_s:
+        parts.append(f"links {_span(probed.links_s.values())}")
+    outcome = "nobody stands out" if not probed.suspects else f"{len(probed.suspects)} stand out"
+    return "; ".join([", ".join(parts) + f": {outcome}", *probed.silent])
+
+
+def _span(times_s: Iterable[float]) -> str:
+    listed = [1000 * each for each in times_s]
+    return f"{min(listed):.3g} to {max(listed):.3g} ms"
 
 
 def _s(seconds: float) -> str:

@@ -9,6 +9,8 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from holdfast.detect.host import ProcessRates, strain_between
 from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
 from holdfast.detect.signs import explain
@@ -20,12 +22,13 @@ from holdfast.diagnose.lines import find_lines
 from holdfast.diagnose.links import SlowLink, find_slow_links
 from holdfast.diagnose.lookout import HEALTHY_STEPS, Lookout, Trouble
 from holdfast.diagnose.naming import Evidence, name_suspects
-from holdfast.diagnose.telling import tell_change, tell_suspect
+from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
 from holdfast.findings import Suspect
 from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
+from holdfast.guard.probing import Probing, wants_probe
 from holdfast.guard.say import Say
-from holdfast.values import AnyEvent, Ask, Channel, JobRelieved, JobSlowed, SuspectsNamed
+from holdfast.values import AnyEvent, Ask, Channel, JobRelieved, JobSlowed, Probed, SuspectsNamed
 
 _REMEMBERED = 180
 """Batches of each node, one a second, that are kept."""
@@ -34,9 +37,17 @@ _REMEMBERED = 180
 class Inspector:
     """Takes in a second's batches, and finds out why when the job gets slow."""
 
-    def __init__(self, *, tell: Callable[[AnyEvent], None], say: Say, ask: Callable[[Ask], None]) -> None:
+    def __init__(
+        self,
+        *,
+        tell: Callable[[AnyEvent], None],
+        say: Say,
+        ask: Callable[[Ask], None],
+        probing: Probing | None = None,
+    ) -> None:
         self._tell = tell
         self._say = say
+        self._probing = probing
         self._lookout = Lookout()
         self._inquiry = Inquiry(ask)
         self._batches: dict[int, deque[Batch]] = {}
@@ -47,7 +58,8 @@ class Inspector:
     def inspect(self, batches: Sequence[Batch], now_s: float) -> None:
         """Look at what has come in, and tell what is new."""
         for batch in batches:
-            self._batches.setdefault(batch.node, deque(maxlen=_REMEMBERED)).append(batch)
+            kept = msgspec.structs.replace(batch, steps=[], answers=[], channels={})
+            self._batches.setdefault(batch.node, deque(maxlen=_REMEMBERED)).append(kept)
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
         self._inquiry.take(batches)
@@ -59,6 +71,7 @@ class Inspector:
                 self._inquiry.ask(sorted(self._hosts), now_s=now_s)
         if self._lookout.is_ripe() and self._inquiry.is_over(now_s):
             self._name()
+        self._take_probe(now_s)
         settled = self._lookout.settled()
         if settled:
             self._report(0, find_imbalance(settled, self._layout()))
@@ -84,13 +97,34 @@ class Inspector:
             self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=[]))
         self._report(trouble.since_step, suspects)
 
+        if self._probing is not None and wants_probe(suspects):
+            step_s = _step_s(evidence)
+            self._probing.begin(suspects, sorted(evidence.now), step=self._lookout.last_step, step_s=step_s)
+
+    def _take_probe(self, now_s: float) -> None:
+        if self._probing is None:
+            return
+        probed = self._probing.look(step=self._lookout.last_step, now_s=now_s, hosts=self._hosts)
+        if probed is not None:
+            self.tell_probed(probed)
+
+    def tell_probed(self, probed: Probed) -> None:
+        """Tell what a probe found."""
+        self._tell(probed)
+        self._say.line(tell_probe(probed))
+        for suspect in probed.suspects:
+            self._say_suspect(suspect)
+
     def _report(self, since_step: int, suspects: list[Suspect]) -> None:
         if suspects:
             self._tell(SuspectsNamed(since_step=since_step, suspects=suspects))
         for suspect in suspects:
-            self._say.line(tell_suspect(suspect))
-            for sentence in suspect.evidence:
-                self._say.line(f"  {sentence}")
+            self._say_suspect(suspect)
+
+    def _say_suspect(self, suspect: Suspect) -> None:
+        self._say.line(tell_suspect(suspect))
+        for sentence in suspect.evidence:
+            self._say.line(f"  {sentence}")
 
     def _layout(self) -> Layout:
         return find_layout(self._channels)
@@ -123,6 +157,10 @@ class Inspector:
             for rank, found in explain(now, healthy).items()
         }
         return signs, find_slow_links(_links(links_now), _links(links_healthy) or None)
+
+
+def _step_s(evidence: Evidence) -> float:
+    return statistics.median(profile.duration_s for profile in evidence.now.values())
 
 
 def _rates(batches: Sequence[Batch]) -> Mapping[int, ProcessRates]:

@@ -10,11 +10,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from holdfast.diagnose.passes import ring_passes
 from holdfast.diagnose.probing import describe_silence, judge
 from holdfast.findings import Suspect
+from holdfast.job.attendant import replace_file
 from holdfast.job.orders import OrderWriter, ProbeKind, ProbeOrder, ProbeResult, read_results
-from holdfast.job.precheck import precheck_order
+from holdfast.job.precheck import precheck_path, read_precheck
+from holdfast.values import Probed
 
 SURE = 0.9
 """Who is named with so much confidence needs no probe."""
@@ -61,7 +65,7 @@ class Probing:
         self._until_s = math.inf
         self._orders.write(self._order)
 
-    def look(self, *, step: int, now_s: float, hosts: Mapping[int, str]) -> list[Suspect] | None:
+    def look(self, *, step: int, now_s: float, hosts: Mapping[int, str]) -> Probed | None:
         """Return what a probe found, once it is over; None while there is nothing to tell."""
         order = self._order
         if order is None:
@@ -72,19 +76,56 @@ class Probing:
         if len(results) < len(order.ranks) and now_s < self._until_s:
             return None
         self._order = None
-        return judge(results, order, hosts=dict(hosts))
+        return conclude(results, order, hosts)
+
+
+def conclude(results: Sequence[ProbeResult], order: ProbeOrder, hosts: Mapping[int, str]) -> Probed:
+    """Return what results say about the ranks of an order."""
+    links = {
+        f"{link.source}-{link.target}": min(link.times_s)
+        for result in results
+        for link in result.links
+        if link.times_s and link.target == result.rank
+    }
+    return Probed(
+        order=order.id,
+        ranks=order.ranks,
+        suspects=judge(results, order, hosts=hosts),
+        silent=describe_silence(results, order),
+        gemm_s={str(result.rank): min(result.gemm_s) for result in results if result.gemm_s},
+        links_s=links,
+    )
 
 
 class Precheck:
-    """The probes before the first step."""
+    """The probes before the first step: ordered by the launcher, told by the guard."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._told = ""
 
-    def results(
-        self, ranks: Sequence[int], attempt: int
-    ) -> tuple[list[ProbeResult], list[Suspect], list[str]]:
-        """Return what ranks said, who stands out, and who did not get through."""
-        order = precheck_order(list(ranks), str(attempt))
+    def look(self, hosts: Mapping[int, str], *, has_steps: bool) -> Probed | None:
+        """Return what was found, once: when all have answered, or have begun to train without an answer."""
+        order = read_precheck(self._folder)
+        if order is None or order.id == self._told:
+            return None
         results = read_results(self._folder, order.id, order.ranks)
-        return results, judge(results, order), describe_silence(results, order)
+        if len(results) < len(order.ranks) and not has_steps:
+            return None
+        self._told = order.id
+        return conclude(results, order, hosts)
+
+
+def write_precheck(folder: Path, *, world_size: int, attempt: int) -> None:
+    """Order the probes of an attempt; every rank finds the order when it has met the others."""
+    ranks = list(range(world_size))
+    order = ProbeOrder(
+        id=f"precheck-{attempt}",
+        at_step=0,
+        ranks=ranks,
+        kinds=["gemm", "links"],
+        passes=ring_passes(ranks),
+        timeout_s=10.0,
+        repeats=10,
+    )
+    replace_file(precheck_path(folder), msgspec.json.encode(order))

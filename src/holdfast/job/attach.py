@@ -15,7 +15,7 @@ from holdfast.job.observer import Observer
 from holdfast.job.on_import import on_import
 from holdfast.job.orders import OrderReader
 from holdfast.job.place import Place, find_place, rings_folder
-from holdfast.job.precheck import PRECHECK_ENV, install_precheck
+from holdfast.job.precheck import install_precheck, read_precheck
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
@@ -55,8 +55,9 @@ def _listen_for_orders(observer: Observer, rings: Path, rank: int) -> None:
             obey(due, rings, rank=rank)
 
     observer.listeners.append(listen)
-    if os.environ.get(PRECHECK_ENV):
-        on_import("torch.distributed", lambda: install_precheck(rings, rank=rank))
+    order = read_precheck(rings)
+    if order is not None:
+        on_import("torch.distributed", lambda: install_precheck(order, rings, rank=rank))
 
 
 def _attempt() -> int:

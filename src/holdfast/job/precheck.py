@@ -1,69 +1,54 @@
-"""The same probes before the first step, where ``--precheck`` asks for them: of all ranks, when they meet."""
+"""The same probes before the first step, where ``--precheck`` asks for them: of all ranks, when they meet.
+
+The launcher lays the order into the folder of rings; who finds one there carries it out, once.
+"""
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from holdfast.job.orders import Due, ProbeOrder
 
-PRECHECK_ENV = "HOLDFAST_PRECHECK"
-"""Set by a launcher that wants it, to anything but nothing."""
-PRECHECK_ID = "precheck"
+
+def precheck_path(folder: Path) -> Path:
+    """Return where the order lies."""
+    return folder / "precheck.json"
 
 
-def install_precheck(folder: Path, *, rank: int) -> None:
-    """Have every rank probed right after the user's process group is there; torch.distributed is imported."""
+def read_precheck(folder: Path) -> ProbeOrder | None:
+    """Return the order, None where there is none."""
+    try:
+        return msgspec.json.decode(precheck_path(folder).read_bytes(), type=ProbeOrder)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def install_precheck(order: ProbeOrder, folder: Path, *, rank: int) -> None:
+    """Have this rank probed right after the user's process group is there; torch.distributed is imported."""
     home: Any = sys.modules["torch.distributed.distributed_c10d"]
     dist: Any = sys.modules["torch.distributed"]
     wrapped = home.init_process_group
-    attempt = os.environ.get("HOLDFAST_ATTEMPT", "0")
 
     @functools.wraps(wrapped)
     def init(*args: Any, **kwargs: Any) -> Any:
         result = wrapped(*args, **kwargs)
-        home.init_process_group = wrapped  # Once is enough.
-        dist.init_process_group = wrapped
-        _check(folder, rank, attempt)
+        # Once is enough.
+        home.init_process_group = dist.init_process_group = wrapped
+        _check(order, folder, rank)
         return result
 
-    home.init_process_group = init
-    dist.init_process_group = init
+    home.init_process_group = dist.init_process_group = init
 
 
-def _check(folder: Path, rank: int, attempt: str) -> None:
+def _check(order: ProbeOrder, folder: Path, rank: int) -> None:
     try:
-        from torch import distributed as dist
+        from holdfast.job.prober import obey  # It imports torch, which the script has done by now.
 
-        from holdfast.job.prober import obey
-
-        ranks = list(range(dist.get_world_size()))
-        obey(Due(precheck_order(ranks, attempt), is_late=False), folder, rank=rank)
+        obey(Due(order, is_late=False), folder, rank=rank)
     except Exception:  # A check that cannot be made is not made; its result is missing, which is told.
         return
-
-
-def precheck_order(ranks: list[int], attempt: str = "0") -> ProbeOrder:
-    """Return the order that all ranks carry out; nobody has to be told."""
-    return ProbeOrder(
-        id=f"{PRECHECK_ID}-{attempt}",
-        at_step=0,
-        ranks=ranks,
-        kinds=["gemm", "links"],
-        passes=_ring(ranks),
-        timeout_s=10.0,
-        repeats=10,
-    )
-
-
-def _ring(ranks: list[int]) -> list[list[tuple[int, int]]]:
-    """Return the links of a ring, those of a pass at the same time: two passes, or three."""
-    if len(ranks) < 2:
-        return []
-    links = list(zip(ranks, [*ranks[1:], ranks[0]], strict=True))
-    if len(links) % 2 == 0:
-        return [links[0::2], links[1::2]]
-    return [links[0:-1:2], links[1:-1:2], links[-1:]]

@@ -1,0 +1,87 @@
+"""What observation costs: CPU time per call and per step inside a rank, its memory, and the lookout's CPU time.
+
+CPU time of the training thread, with us and without in turn, the median of the differences of rounds; so
+neighbours on the machine matter little. Groups have one rank: nobody is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import common
+
+_HOME = Path(__file__).parent / "overheads"
+CALL_US, STEP_US, STEP_MS, LOOKOUT_S = 2.0, 200.0, 100.0, 1.0
+"""What a call and a step may cost, the length of a step that they are a share of, and the lookout's part."""
+
+
+def main() -> None:
+    """Measure each part in a process of its own and print a row for each figure."""
+    options = common.parser(__doc__).parse_args()
+    with common.progress() as bar:
+        parts = ("calls", "loops", "controller")
+        found = {part: measure(part) for part in bar.track(parts, description="parts")}
+    rows = [*_calls(found["calls"]), *_steps(found["loops"]), *_memory(found["calls"])]
+    rows += _lookout(found["controller"])
+    notes = ["differences of CPU time, medians of interleaved rounds; steps without us: hooks that pass by"]
+    errors = found["calls"]["errors"] + found["loops"]["errors"]
+    notes.append(f"{errors} failures of our own")
+    common.show("what observation costs", rows, notes, as_json=options.json)
+
+
+def measure(part: str) -> Any:
+    """Run one part and return what it says."""
+    done = subprocess.run([sys.executable, _HOME / f"{part}.py"], capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _row(what: str, without: str, more: float, unit: str, aim: float | None) -> dict[str, Any]:
+    return {
+        "what": what,
+        "without us": without,
+        "more with us": more,
+        "unit": unit,
+        "aim": "" if aim is None else f"at most {aim:g}",
+        "is met": "" if aim is None else more <= aim,
+    }
+
+
+def _calls(found: Any) -> list[dict[str, Any]]:
+    costs = found["costs"].items()
+    return [
+        _row(name, f"{cost['plain_us']:.2f}", cost["more_us"], "µs", STEP_US if "step" in name else CALL_US)
+        for name, cost in costs
+    ]
+
+
+def _steps(found: Any) -> list[dict[str, Any]]:
+    rows = []
+    for name, cost in found["costs"].items():
+        without = f"{cost['step_us']:.0f}"
+        rows.append(_row(f"a step: {name}", without, cost["more_us"], "µs", STEP_US))
+        share = cost["more_us"] / STEP_MS / 10
+        rows.append(_row(f"share of a step of {STEP_MS:.0f} ms: {name}", "", share, "%", 0.2))
+    return rows
+
+
+def _memory(found: Any) -> list[dict[str, Any]]:
+    sizes = found["bytes"]
+    rows = [_row(f"memory per rank: {name}", "", size / 1024, "KB", None) for name, size in sizes.items()]
+    return [*rows, _row("memory per rank: in all", "", sum(sizes.values()) / 1024, "KB", None)]
+
+
+def _lookout(found: Any) -> list[dict[str, Any]]:
+    name = "lookout over 10,000 ranks, CPU per step"
+    return [
+        _row(f"{name}: median", "", found["median_s"], "s", LOOKOUT_S),
+        _row(f"{name}: worst", "", found["worst_s"], "s", LOOKOUT_S),
+        _row("memory of that process", "", found["peak_mb"], "MB", None),
+    ]
+
+
+if __name__ == "__main__":
+    main()

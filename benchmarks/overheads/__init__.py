@@ -1,0 +1,1 @@
+"""What is measured by ``benchmarks/overhead.py``, and how."""
