@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.findings import ChangePoint, Suspect
 from holdfast.guard.say import Say
 from holdfast.values import (
     AnyEvent,
@@ -21,13 +22,18 @@ from holdfast.values import (
     FaultRelieved,
     GuardDied,
     GuardStarted,
+    JobHung,
+    JobRelieved,
+    JobSlowed,
     JobStopped,
     LauncherDied,
+    Probed,
     Regrouped,
     RunEnded,
     RunStarted,
     Stamp,
     StepSeen,
+    SuspectsNamed,
     WorkerDied,
     WorkerHung,
 )
@@ -110,6 +116,12 @@ def make_death(**fields: Any) -> Death:
 
 STAMP = Stamp(schema=1, event_id="0-7-1", at="2026-11-15T19:40:12+00:00", host="a", node=0, attempt=2)
 FAULT = Fault(kind="slow_link", target=(0, 1), at_step=3, for_steps=2, severity=1.5, via="pacing")
+CHANGE = ChangePoint(
+    step=7, detected_step=10, before_s=0.5, after_s=1.0, direction="slow", is_slow=True, confidence=0.99
+)
+SUSPECT = Suspect(
+    ranks=[1], hosts=["a"], cause="compute", slowdown=2.0, confidence=0.9, victims=[0], evidence=["x"]
+)
 EVENTS: tuple[AnyEvent, ...] = (
     RunStarted(run_id="x", argv=["train.py", "--name", "grün"], pid=7),
     AttemptStarted(world_size=4, nodes=2, ranks=[0, 1], pids=[8, 9]),
@@ -123,6 +135,13 @@ EVENTS: tuple[AnyEvent, ...] = (
     LauncherDied(pid=1),
     StepSeen(rank=3, step=0),
     WorkerHung(rank=3, pid=9, phase="compute", op="1F0.2", waited_s=2.5, evidence="inside it for 2.5 s"),
+    JobSlowed(change=CHANGE),
+    JobRelieved(change=CHANGE),
+    SuspectsNamed(since_step=7, suspects=[SUSPECT, SUSPECT]),
+    SuspectsNamed(since_step=7, suspects=[]),
+    Probed(order="a", ranks=[0, 1], suspects=[], silent=["rank 1 did not answer"], gemm_s={"0": 0.005}),
+    JobHung(lasted_s=12.5, limit_s=10.0, suspects=[SUSPECT], stacks={"1": ["train.py:3 main"]}),
+    JobHung(lasted_s=12.5, limit_s=10.0, suspects=[]),
     FaultInjected(fault=FAULT, step=3, via="pacing"),
     FaultRelieved(fault=FAULT, step=5),
     RunEnded(exit_code=0, reason="succeeded"),

@@ -1,0 +1,1 @@
+"""What the benchmark of collecting is made of."""
