@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -156,10 +157,13 @@ def evaluation() -> None:
 
 
 def own_indices() -> None:
-    """The sampler is a list, to which no weak reference can be made."""
-    trainer = Trainer()
-    for batch in DataLoader(Numbers(STEPS), sampler=list(range(STEPS)), batch_size=None):
-        trainer.step(batch)
+    """The sampler and the data are lists, to which no weak reference can be made; there are three epochs."""
+    trainer, count = Trainer(), STEPS // 3
+    data: Any = [torch.ones(8) for _ in range(count)]
+    loader = DataLoader(data, sampler=list(range(count)), batch_size=None)
+    for _ in range(3):
+        for batch in loader:
+            trainer.step(batch)
 
 
 def forked() -> None:

@@ -1,4 +1,4 @@
-"""CPU time of one call of what Holdfast wraps, with the wrapper and without, in turn; prints one JSON object."""
+"""CPU time of one call of what Holdfast wraps, with the wrapper and without, in turn; prints JSON."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def _loaders() -> tuple[Iterator[Any], Iterator[Any]]:
     loader = DataLoader(range(10**9), batch_size=1)  # type: ignore[arg-type, var-annotated]
     mine, theirs = iter(loader), iter(loader)
     original = inspect.unwrap(type(mine).__next__)
-    return iter(lambda: original(mine), None), iter(lambda: theirs.__next__(), None)
+    return iter(lambda: original(mine), None), iter(theirs.__next__, None)
 
 
 def cost_us(plain: Call, watched: Call) -> dict[str, float]:
-    """Return the CPU time of a call, the two kinds in turn; the difference is the median of those of rounds."""
+    """Return the CPU time of a call and what we add to it, by rounds of both kinds in turn."""
     rounds = []
     gc.disable()
     for _ in range(ROUNDS):

@@ -40,7 +40,7 @@ class Channels:
         self.errors = 0
         """Times that the file could not be written."""
         self._path = path
-        self._groups: dict[Any, int] = {}
+        self._groups: dict[int | str, int] = {}
         self._alive: dict[int, object] = {}
         """References to groups that take them off when they die: the next may have the same identity."""
         self._peers: dict[tuple[int, bool], int] = {}
@@ -48,9 +48,13 @@ class Channels:
 
     def of_group(self, group: Any) -> int:
         """Return the number of a process group or of its name; None stands for that of all ranks."""
-        key = group if group is None or isinstance(group, str) else id(group)
-        number = self._groups.get(key)
-        return number if number is not None else self._learn_group(key, group)
+        # By identity, which is cheap: a group that dies takes itself off. Text may share one, so it is learned
+        # by what it says.
+        number = self._groups.get(id(group))
+        if number is not None:
+            return number
+        key = group if isinstance(group, str) else id(group)
+        return self._groups.get(key) or self._learn_group(key, group)
 
     def of_peer(self, peer: int, *, is_sender: bool) -> int:
         """Return the number of the way to a peer, or from it."""
@@ -66,7 +70,7 @@ class Channels:
         self._groups.clear()
         self._alive.clear()
 
-    def _learn_group(self, key: Any, group: Any) -> int:
+    def _learn_group(self, key: int | str, group: Any) -> int:
         import torch.distributed as dist
 
         if not dist.is_initialized():
@@ -80,8 +84,9 @@ class Channels:
         same = (c for c in self._known if c.kind == "group" and (c.ranks, c.name) == (ranks, name))
         known = next(same, None)
         number = known.number if known is not None else self._add("group", ranks, name)
-        if isinstance(key, int):
-            self._alive[key] = weakref.ref(group, lambda _: self._forget_one(key))
+        if group is not None and not isinstance(group, str):
+            id_ = id(group)
+            self._alive[id_] = weakref.ref(group, lambda _: self._forget_one(id_))
         self._groups[key] = number
         return number
 

@@ -34,7 +34,7 @@ class DdpLog:
     def __init__(self, tally: Tally, channels: Channels) -> None:
         self._tally = tally
         self._channels = channels
-        self._modules: weakref.WeakKeyDictionary[Any, _Read] = weakref.WeakKeyDictionary()
+        self._modules: list[tuple[weakref.ref[Any], _Read]] = []
 
     def install(self) -> None:
         """Hear of every DDP module that is made, and of every forward pass whose gradients will be joined."""
@@ -64,13 +64,17 @@ class DdpLog:
         try:
             is_on_host = getattr(module, "device_type", "cpu") == "cpu"
             module._set_ddp_runtime_logging_sample_rate(1 if is_on_host else _SAMPLE_ON_DEVICE)
-            self._modules[module] = _Read()
+            self._modules = [each for each in self._modules if each[0]() is not None]
+            self._modules.append((weakref.ref(module), _Read()))
         except Exception:
             self._tally.errors += 1
 
     def end_step(self, lasted_ns: int) -> None:
         """Count the waiting of the step that ends, which was no longer than the step."""
-        for module, read in list(self._modules.items()):
+        for pair in self._modules:
+            module, read = pair[0](), pair[1]
+            if module is None:
+                continue
             try:
                 # DDP itself does this at its next forward, which is in the next step.
                 self._log(module.logger)
@@ -78,13 +82,14 @@ class DdpLog:
                 read.is_read = True
             except Exception:
                 self._tally.errors += 1
-                del self._modules[module]
+                self._modules = [each for each in self._modules if each is not pair]
 
     def _begin_pass(self, logger: Any) -> None:
         """Read what the last backward pass left, unless a step ended since: there are several in this one."""
         try:
-            for module, read in list(self._modules.items()):
-                if module.logger is logger:
+            for reference, read in self._modules:
+                module = reference()
+                if module is not None and module.logger is logger:
                     if not read.is_read:
                         self._read(module, read, None)
                     read.is_read = False

@@ -112,13 +112,16 @@ class Pauses:
         return symbol
 
     def _symbol(self, iterator: Any) -> int:
-        dataset = iterator._dataset
+        # A new loader of the same data takes the place of one that is gone.
         try:
-            # An iterator lives for an epoch, what it takes its indices from as long as its loader. A new
-            # loader of the same data takes the place of the old one.
-            return self._loaders.of(iterator._index_sampler, self._datasets.of(dataset))
-        except TypeError:  # A list of indices, to which no weak reference can be made.
-            return self._loaders.of(dataset)
+            place = self._datasets.of(iterator._dataset)
+        except TypeError:  # Lists and the like, to which no weak reference can be made.
+            place = -id(iterator._dataset)
+        try:
+            # An iterator lives for an epoch, what it takes its indices from as long as its loader.
+            return self._loaders.of(iterator._index_sampler, place)
+        except TypeError:
+            return self._loaders.of(iterator, place)
 
     def _answer(self, symbol: int, began: tuple[int, int] | None, is_there: bool, batch: Any) -> None:
         tally = self._tally

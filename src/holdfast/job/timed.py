@@ -46,7 +46,7 @@ def timed(
             tally.is_in_call = False
             try:
                 if began_ns:
-                    tally.leave(channel, began_ns, size_bytes(args, kwargs), calls)
+                    tally.leave(channel, began_ns, calls and size_bytes(args, kwargs), calls)
                 if after is not None and result is not None:
                     after(result, channel, args)
             except Exception:
@@ -57,7 +57,10 @@ def timed(
 
 def size_bytes(args: Any, kwargs: Any) -> int:
     """Return how many bytes a call moves, as far as its first argument tells."""
-    first = args[0] if args else next(iter(kwargs.values()), None)
+    try:
+        return args[0].nbytes + 0  # Of a tensor, which is the usual case, and of nothing else.
+    except (AttributeError, IndexError, TypeError):
+        first = args[0] if args else next(iter(kwargs.values()), None)
     if isinstance(first, (list, tuple)):
         return sum(map(_nbytes, first))
     return _nbytes(first)
