@@ -19,6 +19,7 @@ from typing import Any
 
 from common import parser, progress, show
 from holdfast.values import JobHung, JobSlowed, SuspectsNamed
+from watched import rival
 from watched.running import run
 from watched.scenes import STEPS, Scene, healthy_scenes, scenes
 
@@ -60,6 +61,9 @@ def main() -> None:
             for scene in scenes(seed)
             if options.only in scene.kind and options.job in scene.job and options.way in scene.way
         ]
+    if options.traceml:
+        report_rival([each for each in chosen if rival.can_judge(each[0])], as_json=options.json)
+        return
     verdicts = run_all(chosen, options.side_by_side)
     if options.healthy:
         report_healthy(verdicts, as_json=options.json)
@@ -149,6 +153,28 @@ def report(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
     show("Who was named, and for what", rows, notes, as_json=as_json)
 
 
+def report_rival(chosen: Sequence[tuple[Scene, int]], *, as_json: bool) -> None:
+    """Run scenes under TraceML, one by one, and print how often it named the rank and the cause."""
+    groups: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
+    with progress() as bar:
+        for scene, _ in bar.track(chosen, description="TraceML"):
+            with tempfile.TemporaryDirectory() as folder:
+                verdict = rival.judge(scene, Path(folder))
+            is_rank_right = verdict.rank is not None and (verdict.rank,) == scene.guilty
+            groups[scene.kind].append((is_rank_right, is_rank_right and verdict.cause == scene.cause))
+    rows: list[dict[str, Any]] = [
+        {
+            "fault": kind,
+            "runs": len(mine),
+            "rank right": sum(rank for rank, _ in mine),
+            "cause right": sum(cause for _, cause in mine),
+        }
+        for kind, mine in sorted(groups.items())
+    ]
+    notes = ["TraceML's summary of the whole run, on the script with its steps marked for it"]
+    show("TraceML on the same scenes", rows, notes, as_json=as_json)
+
+
 def report_healthy(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
     """Print how many healthy runs were left alone."""
     alarms = sum(not verdict.is_quiet for verdict in verdicts)
@@ -164,6 +190,7 @@ def parse() -> argparse.Namespace:
     made.add_argument("--job", default="", help="jobs with this in their name")
     made.add_argument("--way", default="", help="lab or script")
     made.add_argument("--healthy", type=int, default=0, help="so many healthy runs instead")
+    made.add_argument("--traceml", action="store_true", help="the scenes of the loop under TraceML instead")
     made.add_argument("--side-by-side", type=int, default=2, help="runs at a time that only wait")
     return made.parse_args()
 

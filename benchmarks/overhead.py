@@ -17,8 +17,8 @@ from typing import Any
 import common
 
 _HOME = Path(__file__).parent / "overheads"
-CALL_US, STEP_US, STEP_MS, LOOKOUT_S = 2.0, 200.0, 100.0, 1.0
-"""What a call and a step may cost, the length of a step that they are a share of, and the lookout's part."""
+CALL_US, STEP_US, STEP_MS, SHARE, LOOKOUT_S = 2.0, 200.0, 100.0, 0.2, 1.0
+"""What a call and a step may cost, of how long a step and what share; the lookout."""
 
 
 def main() -> None:
@@ -29,7 +29,10 @@ def main() -> None:
         found = {part: measure(part) for part in bar.track(parts, description="parts")}
     rows = [*_calls(found["calls"]), *_steps(found["loops"]), *_memory(found["calls"])]
     rows += _lookout(found["controller"])
-    notes = ["differences of CPU time, medians of interleaved rounds; steps without us: hooks that pass by"]
+    notes = [
+        "differences of CPU time, medians of interleaved rounds; steps without us: hooks that pass by",
+        "at best: the cheapest round with us less the cheapest without, as on a machine with no neighbours",
+    ]
     errors = found["calls"]["errors"] + found["loops"]["errors"]
     notes.append(f"{errors} failures of our own")
     common.show("what observation costs", rows, notes, as_json=options.json)
@@ -46,11 +49,14 @@ def measure(part: str) -> Any:
     return json.loads(said[0])
 
 
-def _row(what: str, without: str, more: float, unit: str, aim: float | None) -> dict[str, Any]:
+def _row(
+    what: str, more: float, unit: str, aim: float | None = None, *, without: str = "", best: str = ""
+) -> dict[str, Any]:
     return {
         "what": what,
         "without us": without,
         "more with us": more,
+        "at best": best,
         "unit": unit,
         "aim": "" if aim is None else f"at most {aim:g}",
         "is met": "" if aim is None else more <= aim,
@@ -58,35 +64,38 @@ def _row(what: str, without: str, more: float, unit: str, aim: float | None) -> 
 
 
 def _calls(found: Any) -> list[dict[str, Any]]:
-    costs = found["costs"].items()
-    return [
-        _row(name, f"{cost['plain_us']:.2f}", cost["more_us"], "µs", STEP_US if "step" in name else CALL_US)
-        for name, cost in costs
-    ]
+    rows = []
+    for name, cost in found["costs"].items():
+        aim = STEP_US if "step" in name else CALL_US
+        rows.append(_row(name, cost["more_us"], "µs", aim, **_beside(cost, "plain_us")))
+    return rows
 
 
 def _steps(found: Any) -> list[dict[str, Any]]:
     rows = []
     for name, cost in found["costs"].items():
-        without = f"{cost['step_us']:.0f}"
-        rows.append(_row(f"a step: {name}", without, cost["more_us"], "µs", STEP_US))
+        told = f"a step: {name}, {cost['calls']:.0f} calls"
+        rows.append(_row(told, cost["more_us"], "µs", STEP_US, **_beside(cost, "step_us")))
         share = cost["more_us"] / STEP_MS / 10
-        rows.append(_row(f"share of a step of {STEP_MS:.0f} ms: {name}", "", share, "%", 0.2))
+        rows.append(_row(f"share of a step of {STEP_MS:.0f} ms: {name}", share, "%", SHARE))
     return rows
 
 
+def _beside(cost: Any, without: str) -> dict[str, str]:
+    return {"without": f"{cost[without]:.2f}", "best": f"{cost['best_us']:.2f}"}
+
+
 def _memory(found: Any) -> list[dict[str, Any]]:
-    sizes = found["bytes"]
-    rows = [_row(f"memory per rank: {name}", "", size / 1024, "KB", None) for name, size in sizes.items()]
-    return [*rows, _row("memory per rank: in all", "", sum(sizes.values()) / 1024, "KB", None)]
+    sizes = {**found["bytes"], "in all": sum(found["bytes"].values())}
+    return [_row(f"memory per rank: {name}", size / 1024, "KB") for name, size in sizes.items()]
 
 
 def _lookout(found: Any) -> list[dict[str, Any]]:
     name = "lookout over 10,000 ranks, CPU per step"
     return [
-        _row(f"{name}: median", "", found["median_s"], "s", LOOKOUT_S),
-        _row(f"{name}: worst", "", found["worst_s"], "s", LOOKOUT_S),
-        _row("memory of that process", "", found["peak_mb"], "MB", None),
+        _row(f"{name}: median", found["median_s"], "s", LOOKOUT_S),
+        _row(f"{name}: worst", found["worst_s"], "s", LOOKOUT_S),
+        _row("memory of that process", found["peak_mb"], "MB"),
     ]
 
 

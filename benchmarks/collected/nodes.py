@@ -22,7 +22,6 @@ class Node:
         self.ranks = list(range(node * ranks, (node + 1) * ranks))
         self._slow_from = slow_from
         """Of its first rank."""
-        self._job_slow_from = slow_from
         everybody = list(range(world))
         self._channels = {
             rank: [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -50,11 +49,13 @@ class Guard:
         self._socket.sendall(frame)
 
     def _listen(self) -> None:
+        self._socket.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
-                for message in self._cutter.feed(self._socket.recv(1 << 16, socket.MSG_DONTWAIT)):
+                for message in self._cutter.feed(self._socket.recv(1 << 16)):
                     if isinstance(message, Question):
                         self._asked = message.ask
+        self._socket.setblocking(True)
 
 
 def send_all(spread: Spread, orders: Connection) -> None:
@@ -69,5 +70,4 @@ def send_all(spread: Spread, orders: Connection) -> None:
         second, at_s = order
         for guard in guards:
             guard.send(second, at_s)
-        time.sleep(0)
     orders.send(sum(guard.sent_bytes for guard in guards))

@@ -14,7 +14,6 @@ from holdfast.diagnose.lookout import Lookout
 from holdfast.values import ChannelUse, Step
 
 RANKS, STEPS, NOISE = 10_000, 120, 0.02
-_CHANNELS = tuple(ChannelUse(channel=each, wait_s=0.1, moved_bytes=10**6, calls=4) for each in (1, 2))
 
 
 def main() -> None:
@@ -49,7 +48,10 @@ def _batch(number: int, ranks: int, chance: random.Random) -> list[Step]:
             work=4096,
             calls=8,
             cycle=1,
-            channels=_CHANNELS,
+            channels=tuple(
+                ChannelUse(channel=each, wait_s=chance.random(), moved_bytes=10**6 + rank, calls=4)
+                for each in (1, 2)
+            ),
         )
         for rank in range(ranks)
     ]

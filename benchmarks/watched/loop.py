@@ -4,10 +4,11 @@
 """
 
 import argparse
+import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,22 +78,34 @@ def train(
     if options.growing:
         loader = DataLoader(data, batch_sampler=Growing(len(data), ACCUMULATED * options.steps))
     batches = forever(loader)
+    mark = mark_step(model, options.traceml)
     for step in range(options.steps):
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        for _ in range(ACCUMULATED):
-            inputs, targets = (doubled(each, sabotage) for each in next(batches))
-            loss = (model(inputs) - targets).square().mean() / ACCUMULATED
-            scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        for optimizer in optimizers:
-            scaler.step(optimizer)
-        scaler.update()
-        sabotage.end_step()
+        with mark():
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            for _ in range(ACCUMULATED):
+                inputs, targets = (doubled(each, sabotage) for each in next(batches))
+                loss = (model(inputs) - targets).square().mean() / ACCUMULATED
+                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+            for optimizer in optimizers:
+                scaler.step(optimizer)
+            scaler.update()
+            sabotage.end_step()
         if options.evaluate_every and step % options.evaluate_every == options.evaluate_every - 1:
             evaluate(model, held_out)
         if options.save_every and step % options.save_every == options.save_every - 1:
             save(model)
     print(f"loss {loss.item()!r}", flush=True)
+
+
+def mark_step(model: nn.Module, is_traced: bool) -> Callable[[], contextlib.AbstractContextManager[None]]:
+    """Return what a step is done within: nothing, or what TraceML asks people to put there."""
+    if not is_traced:
+        return contextlib.nullcontext
+    import traceml_ai
+
+    traceml_ai.init(mode="auto")
+    return lambda: traceml_ai.trace_step(model)
 
 
 class Growing:
@@ -141,6 +154,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--op-ms", type=float, default=10.0)
     parser.add_argument("--evaluate-every", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=0)
+    parser.add_argument("--traceml", action="store_true", help="mark steps for TraceML")
     parser.add_argument("--pin", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()

@@ -46,7 +46,7 @@ def _run_by_launcher(scene: Scene, run_dir: Path) -> None:
     """Start the job by ``holdfast run`` or ``inject``; end it when somebody was named."""
     process = subprocess.Popen(
         _command(scene, run_dir),
-        env=os.environ | _environment(scene),
+        env=os.environ | environment(scene),
         cwd=HERE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -76,7 +76,8 @@ def _command(scene: Scene, run_dir: Path) -> list[str]:
     return [str(HOLDFAST), *verb, *flags, *what, *scene.arguments]
 
 
-def _environment(scene: Scene) -> dict[str, str]:
+def environment(scene: Scene) -> dict[str, str]:
+    """Return what the job finds in its environment."""
     sabotage = {SABOTAGE_ENV: scene.fault} if scene.way == "script" else {}
     return {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1", **sabotage, **scene.env}
 

@@ -6,6 +6,7 @@ only uses processors, and makes neither a step nor a call, is let be for longer,
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -17,9 +18,13 @@ STEPS = 5.0
 """So many times the longest of the last steps (EROICA's rule has it of the mean one)."""
 GAPS = 3.0
 """So many times the longest pause that ended by itself."""
+_LEARNT = 2.0
+"""So many times the limit is the most to be learnt from a pause that was told: it may be ordinary, and come
+again; but a job that once stood still for a night must not be let be for days."""
 BUSY = 6.0
 """So much longer where processors are used."""
 _HISTORY = 200
+"""Looks in which steps had ended, however many ranks told of them."""
 _BUSY_SHARE = 0.3
 """Of a processor: less is what waiting costs."""
 
@@ -44,18 +49,19 @@ class SilenceDetector:
 
     def __init__(self) -> None:
         self._durations_s: deque[float] = deque(maxlen=_HISTORY)
+        self._newest_s = 0.0
+        """The longest step since the last look."""
         self._longest_gap_s = 0.0
         self._marks: dict[int, tuple[int, ...]] = {}
         self._cpu: tuple[float, dict[int, float]] | None = None
         self._since_s: float | None = None
         self._idle_s = 0.0
-        self._last_s: float | None = None
-        self._is_told = False
+        self._last_s = 0.0
+        self._told: Silence | None = None
 
     def learn(self, duration_s: float) -> None:
         """Take in how long a step took."""
-        if duration_s > 0:
-            self._durations_s.append(duration_s)
+        self._newest_s = max(self._newest_s, duration_s)
 
     @property
     def limit_s(self) -> float | None:
@@ -65,29 +71,32 @@ class SilenceDetector:
         return max(LEAST_S, STEPS * max(self._durations_s), GAPS * self._longest_gap_s)
 
     def see(self, now_s: float, ranks: Mapping[int, Sign]) -> Silence | None:
-        """Take in one look at all ranks; return the silence when it has lasted too long, once."""
-        marks = {rank: sign.marks for rank, sign in ranks.items()}
-        has_moved = any(self._marks.get(rank) != mine for rank, mine in marks.items())
-        self._marks = marks
+        """Take in one look at ranks, all or some; return the silence when it has lasted too long, once."""
+        if self._newest_s > 0:
+            self._durations_s.append(self._newest_s)
+            self._newest_s = 0.0
+        has_moved = any(self._marks.get(rank) != sign.marks for rank, sign in ranks.items())
+        # A rank that is not seen this time has neither moved nor gone: nodes tell when they can.
+        self._marks |= {rank: sign.marks for rank, sign in ranks.items()}
         if has_moved or self._since_s is None:
             self._end_pause(now_s)
             return None
-        passed_s = now_s - (self._last_s or now_s)
-        self._last_s = now_s
+        passed_s, self._last_s = now_s - self._last_s, now_s
         # Time in which processors were used counts for less.
         self._idle_s += passed_s / (BUSY if self._is_busy(now_s, ranks) else 1.0)
         limit_s = self.limit_s
-        if limit_s is None or self._is_told or self._idle_s < limit_s:
+        if limit_s is None or self._told is not None or self._idle_s < limit_s:
             return None
-        self._is_told = True
-        return Silence(lasted_s=now_s - self._since_s, limit_s=limit_s)
+        self._told = Silence(lasted_s=now_s - self._since_s, limit_s=limit_s)
+        return self._told
 
     def _end_pause(self, now_s: float) -> None:
-        if self._since_s is not None and not self._is_told:
-            self._longest_gap_s = max(self._longest_gap_s, self._idle_s)
+        if self.limit_s is not None:  # Before, it was starting up: what it does then does not come again.
+            most_s = math.inf if self._told is None else _LEARNT * self._told.limit_s
+            self._longest_gap_s = max(self._longest_gap_s, min(self._idle_s, most_s))
         self._since_s = self._last_s = now_s
         self._idle_s = 0.0
-        self._is_told = False
+        self._told = None
         self._cpu = None
 
     def _is_busy(self, now_s: float, ranks: Mapping[int, Sign]) -> bool:

@@ -15,9 +15,13 @@ import msgspec
 
 from holdfast.values import Channel
 
-_DATA = re.compile(r"(^|[_\W])(d?dp|fsdp|hsdp|data_parallel|replicate|shard)($|[_\W\d])", re.I)
-_STAGE = re.compile(r"(^|[_\W])(pp|pipe|pipeline|pipeline_model_parallel|stage)($|[_\W\d])", re.I)
-_TENSOR = re.compile(r"(^|[_\W])(tp|tensor|tensor_model_parallel|sp|cp|ep)($|[_\W\d])", re.I)
+_ALIKE = re.compile(
+    r"(^|[_\W])(d?dp|[eh]?[fh]sdp|replicate|shard|[ce]?tp|tensor|sp|cp|context|(data|sequence)_parallel)"
+    r"($|[_\W\d])",
+    re.IGNORECASE,
+)
+"""Groups within which all do the same: on other data, or on other parts of the same layers."""
+_STAGE = re.compile(r"(^|[_\W])(pp|pipe|pipeline|stages?)($|[_\W\d])", re.IGNORECASE)
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +29,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Literal["named", "chain", "unknown"]
     roles: dict[int, int]
-    """Ranks of the same role do the same work on other data."""
+    """Ranks of the same role do the same: on other data, or on other parts of the same layers."""
 
     def peers(self, rank: int) -> list[int]:
         """Return the other ranks of a rank's role."""
@@ -46,26 +50,53 @@ def find_layout(channels: Mapping[int, Sequence[Channel]]) -> Layout:
 
 
 def _roles_by_name(channels: Mapping[int, Sequence[Channel]], ranks: Sequence[int]) -> dict[int, int] | None:
-    """Ranks that share a data-parallel group have one role; else pipeline groups number the stages."""
-    sets = _groups(channels, _DATA)
-    if sets:
-        found: dict[int, int] = {}
-        for role, members in enumerate(sorted(sets)):
-            found |= {rank: role for rank in members if rank not in found}
-        return found if set(ranks) <= set(found) else None
-    stages = _groups(channels, _STAGE)
-    if stages:
-        return {rank: members.index(rank) for members in stages for rank in members if rank in channels}
-    return None
+    """Number the stages by pipeline groups; else ranks that share a group of those who are alike have one."""
+    pipelines = _groups(channels, _STAGE, but=_ALIKE)
+    stages = {rank: stage for members in pipelines for stage, rank in enumerate(members)}
+    if pipelines and set(ranks) <= set(stages):
+        return {rank: stages[rank] for rank in ranks}
+    alike = _groups(channels, _ALIKE, but=_STAGE)
+    if not alike or not set(ranks) <= {rank for members in alike for rank in members}:
+        return None
+    # Without a pipeline there are no stages: what keeps groups apart is only that not all names are known.
+    has_pipeline = pipelines or any(
+        each.kind in ("to", "from") for mine in channels.values() for each in mine
+    )
+    return _join(alike, ranks) if has_pipeline else dict.fromkeys(ranks, 0)
 
 
-def _groups(channels: Mapping[int, Sequence[Channel]], pattern: re.Pattern[str]) -> set[tuple[int, ...]]:
-    return {
+def _groups(
+    channels: Mapping[int, Sequence[Channel]], pattern: re.Pattern[str], *, but: re.Pattern[str]
+) -> list[tuple[int, ...]]:
+    """Return the groups of a kind of name; one that spans both kinds tells nothing, nor does one of one."""
+    found = {
         tuple(channel.ranks)
         for mine in channels.values()
         for channel in mine
-        if channel.kind == "group" and pattern.search(channel.name) and not _TENSOR.search(channel.name)
+        if channel.kind == "group" and len(channel.ranks) > 1
+        if pattern.search(channel.name) and not but.search(channel.name)
     }
+    return sorted(found)
+
+
+def _join(groups: Sequence[Sequence[int]], ranks: Sequence[int]) -> dict[int, int]:
+    """Give all ranks that groups join, directly or by others, one role; roles count from the lowest rank."""
+    near: dict[int, set[int]] = {}
+    for members in groups:
+        for rank in members:
+            near.setdefault(rank, set()).add(members[0])
+            near.setdefault(members[0], set()).add(rank)
+    roles: dict[int, int] = {}
+    count = 0
+    for rank in ranks:
+        ahead = [rank] if rank not in roles else []
+        count += len(ahead)
+        while ahead:
+            here = ahead.pop()
+            if here not in roles:
+                roles[here] = count - 1
+                ahead += near[here]
+    return {rank: roles[rank] for rank in ranks}
 
 
 def _roles_by_chain(channels: Mapping[int, Sequence[Channel]], ranks: Sequence[int]) -> dict[int, int] | None:
@@ -73,9 +104,10 @@ def _roles_by_chain(channels: Mapping[int, Sequence[Channel]], ranks: Sequence[i
     near: dict[int, set[int]] = {rank: set() for rank in ranks}
     for rank, mine in channels.items():
         for channel in mine:
-            if channel.kind in ("to", "from") and channel.ranks[0] in near:
-                near[rank].add(channel.ranks[0])
-                near[channel.ranks[0]].add(rank)
+            for peer in channel.ranks if channel.kind in ("to", "from") else ():
+                if peer in near and peer != rank:
+                    near[rank].add(peer)
+                    near[peer].add(rank)
     if not any(near.values()) or any(len(each) > 2 for each in near.values()):
         return None
     roles: dict[int, int] = {}

@@ -20,8 +20,12 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
         "storage",
         re.compile(
-            r"\b(p?read(v|into|lines?|_bytes|_text|all)?|open|fromfile|memmap|loadtxt|get_object|download"
-            r"|fsync|p?writev?|write_bytes|torch\.load|np\.load)\b\("
+            r"(?<!stdout\.)(?<!stderr\.)\b("
+            r"p?readv?|read(into|lines?|_bytes|_text|all|_csv|_parquet|_json)|imread|open|urlopen|download"
+            r"|p?writev?|write(lines|_bytes|_text|_record)|fsync|memmap|fromfile|tofile|loadtxt|savetxt"
+            r"|get_object|put_object|load_file|save_file|(torch|np)\.(load|save)|np\.savez(_compressed)?"
+            r"|shutil\.copy\w*|copyfileobj"
+            r")\((?!handle\b|self\._handle\b)"  # Those are the pipes between processes.
         ),
     ),
     (

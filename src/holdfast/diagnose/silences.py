@@ -11,6 +11,8 @@ from holdfast.findings import Cause, Suspect
 from holdfast.values import InCall
 
 _STOPPED = "Tt"
+_GONE = "ZX"
+"""Dead, and nobody has asked after it yet."""
 _WAITS = (
     "distributed_c10d.py",
     "_engine_run_backward",
@@ -40,23 +42,24 @@ class Quiet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_silent(ranks: Mapping[int, Quiet]) -> list[Suspect]:
-    """Return who holds up the others, surest first; nobody if all of them wait."""
-    gone = [rank for rank, quiet in ranks.items() if quiet.state is None]
+    """Return who holds up the others, surest first; nobody if all of them wait for the same."""
+    gone = [rank for rank, quiet in ranks.items() if quiet.state is None or quiet.state in _GONE]
     stopped = [rank for rank, quiet in ranks.items() if quiet.state is not None and quiet.state in _STOPPED]
     silent = [*gone, *stopped]
     absent = [rank for rank, quiet in ranks.items() if rank not in silent and not quiet.is_waiting]
     waiting = sorted(set(ranks) - set(silent) - set(absent))
     found = []
     if gone:
-        found.append(_suspect(gone, "death", 0.99, waiting, "is no longer there"))
+        found.append(_suspect(gone, "death", 0.99, waiting, f"{_are(gone)} no longer there"))
     if stopped:
-        found.append(_suspect(stopped, "hang", 0.97, waiting, "is stopped (state T)"))
-    if absent and not silent and waiting:
-        for rank in absent:
-            found.append(_suspect([rank], "hang", 0.9, waiting, _say_place(ranks[rank])))
-    if not found and waiting:
-        found += _fewest_calls(ranks, waiting)
-    return found
+        found.append(_suspect(stopped, "hang", 0.97, waiting, f"{_are(stopped)} stopped (state T)"))
+    if silent:
+        return found
+    if not absent:
+        return _fewest_calls(ranks, waiting)
+    # Where somebody waits, it is for those who do not; where nobody does, all hang by themselves.
+    confidence = 0.9 if waiting else 0.7
+    return [_suspect([rank], "hang", confidence, waiting, _say_place(ranks[rank])) for rank in sorted(absent)]
 
 
 def add_places(suspect: Suspect, ranks: Mapping[int, Quiet]) -> Suspect:
@@ -70,13 +73,19 @@ def add_places(suspect: Suspect, ranks: Mapping[int, Quiet]) -> Suspect:
 
 
 def _fewest_calls(ranks: Mapping[int, Quiet], waiting: Sequence[int]) -> list[Suspect]:
-    """Blame who is behind: all wait, but not in the same call."""
-    calls = {rank: quiet.call.calls for rank in waiting if (quiet := ranks[rank]).call is not None}
-    if not calls or min(calls.values()) == max(calls.values()):
+    """Blame who is behind: all wait, but not in the same call.
+
+    Ranks that make other calls than the others in every step, such as the stages of a pipeline, are apart by
+    as many calls as there were steps, and cannot be compared.
+    """
+    known = {rank: call for rank in waiting if (call := ranks[rank].call) is not None}
+    calls = {rank: call.calls for rank, call in known.items()}
+    apart = max(calls.values(), default=0) - min(calls.values(), default=0)
+    if apart == 0 or apart >= min(call.steps for call in known.values()):
         return []
     behind = [rank for rank, count in calls.items() if count == min(calls.values())]
     others = [rank for rank in waiting if rank not in behind]
-    said = f"is in its call {min(calls.values())} of communication, others are in call {max(calls.values())}"
+    said = f"{_are(behind)} in communication call {min(calls.values())}, the others in call {max(calls.values())}"
     return [_suspect(behind, "hang", 0.6, others, said)]
 
 
@@ -93,7 +102,12 @@ def _suspect(
 
 
 def _say_victims(victims: Sequence[int]) -> list[str]:
-    return [f"{name_ranks(sorted(victims))} wait in communication"] if victims else []
+    word = "waits" if len(victims) == 1 else "wait"
+    return [f"{name_ranks(sorted(victims))} {word} in communication"] if victims else []
+
+
+def _are(ranks: Sequence[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
 
 
 def _say_place(quiet: Quiet) -> str:

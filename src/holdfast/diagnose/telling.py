@@ -8,20 +8,27 @@ from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, ChangePoint, Suspect
 from holdfast.values import Probed
 
-_CAUSES: dict[Cause, str] = {
-    "compute": "its compute is slow",
-    "cpu_contention": "its CPU is contended",
-    "link": "its network is slow",
-    "data_loading": "its data loading is slow",
-    "storage": "its storage is slow",
-    "garbage_collection": "Python's garbage collector holds it up",
-    "host_memory": "its host's memory is slow or short",
-    "input_imbalance": "it has more input than the others",
-    "stage_imbalance": "its stage has more to do than the others",
-    "hang": "it hangs",
-    "death": "it is dead",
-    "unknown": "the cause is not known",
+_CAUSES: dict[Cause, tuple[str, str]] = {
+    "compute": ("its compute is slow", "their compute is slow"),
+    "cpu_contention": ("its CPU is contended", "their CPUs are contended"),
+    "link": ("its network is slow", "their network is slow"),
+    "data_loading": ("its data loading is slow", "their data loading is slow"),
+    "storage": ("its storage is slow", "their storage is slow"),
+    "garbage_collection": (
+        "Python's garbage collector holds it up",
+        "Python's garbage collector holds them up",
+    ),
+    "host_memory": ("its host's memory is slow or short", "the memory of their hosts is slow or short"),
+    "input_imbalance": ("it has more input than the others", "they have more input than the others"),
+    "stage_imbalance": (
+        "its stage has more to do than the others",
+        "their stage has more to do than the others",
+    ),
+    "hang": ("it hangs", "they hang"),
+    "death": ("it is dead", "they are dead"),
+    "unknown": ("the cause is not known", "the cause is not known"),
 }
+"""Of one rank, and of several."""
 
 
 def tell_change(change: ChangePoint) -> str:
@@ -45,7 +52,9 @@ def tell_suspect(suspect: Suspect) -> str:
         who = f"link {suspect.link[0]}-{suspect.link[1]}"
         text = f"{who}{where} is slow"
     else:
-        text = f"{name_ranks(suspect.ranks)}{where}: {_CAUSES[suspect.cause]}"
+        of_one, of_several = _CAUSES[suspect.cause]
+        said = of_one if len(suspect.ranks) == 1 else of_several
+        text = f"{name_ranks(suspect.ranks)}{where}: {said}"
     if suspect.function is not None:
         text += f", in {suspect.function}"
     return f"{text} ({suspect.confidence:.0%} sure)"
@@ -68,4 +77,6 @@ def _span(times_s: Iterable[float]) -> str:
 
 
 def _s(seconds: float) -> str:
-    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    if seconds >= 0.9995:
+        return f"{seconds:.2f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"

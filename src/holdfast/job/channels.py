@@ -48,8 +48,7 @@ class Channels:
 
     def of_group(self, group: Any) -> int:
         """Return the number of a process group or of its name; None stands for that of all ranks."""
-        # By identity, which is cheap: a group that dies takes itself off. Text may share one, so it is learned
-        # by what it says.
+        # By identity, which is cheap: a group that dies takes itself off. Names go by what they say.
         number = self._groups.get(id(group))
         if number is not None:
             return number
