@@ -1,7 +1,7 @@
 """Who is named when a real job is hurt: right rank or link, right cause, no victim blamed, no false alarm.
 
 Real processes under ``holdfast run``; each scene is a job, a fault of the lab or of the script itself, and a
-rank, a moment and a severity of the seed's choice. ``--only KIND``, ``--job JOB`` and ``--way`` choose scenes,
+rank, a moment and a severity of the seed's choice. ``--only``, ``--job`` and ``--way`` choose scenes,
 ``--seeds`` how many of each; ``--healthy`` runs jobs in which nothing is wrong.
 """
 

@@ -205,7 +205,7 @@ def _hang_scenes(seed: int) -> list[Scene]:
 
 
 def _pipeline_or(job: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of a job; a stage of a pipeline does little at a time: its operations are short."""
+    """Return the arguments of a job; a stage of a pipeline does little at a time, so its ops are short."""
     return (*EMULATED[:3], "6", *EMULATED[4:], "--layers", "4") if job == "pipeline" else arguments
 
 
