@@ -66,7 +66,7 @@ class Controller:
         while len(batches) < nodes:
             with meter.on("taking"):
                 batches += self.collector.take()
-            time.sleep(0.01)
+            time.sleep(0.2)  # Looking costs too, and a guard looks once a second.
         with meter.on("slowdowns"):
             self._inspector.inspect(batches, self.now_s)
         with meter.on("silence"):

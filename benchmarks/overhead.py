@@ -50,13 +50,13 @@ def measure(part: str) -> Any:
 
 
 def _row(
-    what: str, more: float, unit: str, aim: float | None = None, *, without: str = "", best: str = ""
+    what: str, more: float, unit: str, aim: float | None = None, beside: Any = ("", "")
 ) -> dict[str, Any]:
     return {
         "what": what,
-        "without us": without,
+        "without us": beside[0],
         "more with us": more,
-        "at best": best,
+        "at best": beside[1],
         "unit": unit,
         "aim": "" if aim is None else f"at most {aim:g}",
         "is met": "" if aim is None else more <= aim,
@@ -67,7 +67,7 @@ def _calls(found: Any) -> list[dict[str, Any]]:
     rows = []
     for name, cost in found["costs"].items():
         aim = STEP_US if "step" in name else CALL_US
-        rows.append(_row(name, cost["more_us"], "µs", aim, **_beside(cost, "plain_us")))
+        rows.append(_row(name, cost["more_us"], "µs", aim, _beside(cost, "plain_us")))
     return rows
 
 
@@ -75,14 +75,14 @@ def _steps(found: Any) -> list[dict[str, Any]]:
     rows = []
     for name, cost in found["costs"].items():
         told = f"a step: {name}, {cost['calls']:.0f} calls"
-        rows.append(_row(told, cost["more_us"], "µs", STEP_US, **_beside(cost, "step_us")))
+        rows.append(_row(told, cost["more_us"], "µs", STEP_US, _beside(cost, "step_us")))
         share = cost["more_us"] / STEP_MS / 10
         rows.append(_row(f"share of a step of {STEP_MS:.0f} ms: {name}", share, "%", SHARE))
     return rows
 
 
-def _beside(cost: Any, without: str) -> dict[str, str]:
-    return {"without": f"{cost[without]:.2f}", "best": f"{cost['best_us']:.2f}"}
+def _beside(cost: Any, without: str) -> tuple[str, str]:
+    return f"{cost[without]:.2f}", f"{cost['best_us']:.2f}"
 
 
 def _memory(found: Any) -> list[dict[str, Any]]:

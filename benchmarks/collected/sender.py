@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection
 import msgspec
 
 from collected.nodes import Node
-from holdfast.guard.frames import Cutter, Hello, Question, Report, encode, from_controller
+from holdfast.guard.frames import Cutter, Hello, Question, encode, from_controller, make_report
 from holdfast.guard.trimming import Trimmer
 from holdfast.values import Ask
 
@@ -44,7 +44,7 @@ class Guard:
         """Send what is seen in a second, with answers to what was asked."""
         self._listen()
         batch = self._node.batch(second, at_s, job_slow_from=self._slow_from, asked=self._asked)
-        frame = encode(Report(sent_s=at_s, batch=self._trimmer.trim(batch)))
+        frame = encode(make_report(self._trimmer.trim(batch), sent_s=at_s))
         self.sent_bytes += len(frame)
         self._socket.sendall(frame)
 

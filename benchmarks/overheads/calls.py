@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.job.observer import Observer
 from holdfast.job.timed import timed
@@ -60,8 +60,8 @@ def kinds(observer: Observer) -> dict[str, tuple[Call, Call]]:
 
 
 def _loaders() -> tuple[Iterator[Any], Iterator[Any]]:
-    """Return iterators of the same endless loader: one calls the original method, one ours."""
-    loader = DataLoader(range(10**9), batch_size=1)  # type: ignore[arg-type, var-annotated]
+    """Return iterators of the same long loader: one calls the original method, one ours."""
+    loader = DataLoader(TensorDataset(torch.zeros(10**6)), batch_size=1)
     mine, theirs = iter(loader), iter(loader)
     original = inspect.unwrap(type(mine).__next__)
     return iter(lambda: original(mine), None), iter(theirs.__next__, None)

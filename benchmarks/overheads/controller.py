@@ -13,11 +13,11 @@ import time
 from holdfast.diagnose.lookout import Lookout
 from holdfast.values import ChannelUse, Step
 
-RANKS, STEPS, NOISE = 10_000, 120, 0.02
+RANKS, STEPS, NOISE, SLOW_SINCE = 10_000, 120, 0.02, 100
 
 
 def main() -> None:
-    """Feed it with steps of one second."""
+    """Feed it with steps of one second; the last are slow, and it looks back at all ranks."""
     json.dump(cost(RANKS, STEPS, random.Random(0)), sys.stdout)
 
 
@@ -36,7 +36,7 @@ def cost(ranks: int, steps: int, chance: random.Random) -> dict[str, float]:
 
 def _batch(number: int, ranks: int, chance: random.Random) -> list[Step]:
     """Return a step of every rank, each node's together."""
-    lasted_s = 1.0 + chance.gauss(0, NOISE)
+    lasted_s = (1.0 if number < SLOW_SINCE else 1.5) + chance.gauss(0, NOISE)
     return [
         Step(
             rank=rank,

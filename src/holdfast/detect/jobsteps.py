@@ -26,8 +26,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     """Of the median rank; they wait for each other, so it is nearly the same for all."""
     ended_s: float
     work: float | None
-    """Elements of all batches together, were all as the usual rank's; None where a rank does not know. One
-    rank that has more to do than the others has to show in the time of a step."""
+    """Elements of the usual rank's batches; None where a rank does not know. If one rank has more to do than
+    the others, or others come and go, that has to show in the time of a step."""
     is_typical: bool
     """Training alone, as most steps are; others say nothing about how fast it is."""
 
@@ -92,6 +92,6 @@ class JobSteps:
             step=number,
             duration_s=statistics.median(step.duration_s for step in together),
             ended_s=max(step.ended_s for step in together),
-            work=float(work[(len(work) - 1) // 2] * len(work)) if work[0] else None,
+            work=float(work[(len(work) - 1) // 2]) if work[0] else None,
             is_typical=not is_flagged or is_usual,
         )

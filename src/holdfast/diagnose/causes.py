@@ -12,7 +12,7 @@ from holdfast.findings import Cause
 
 _PART = 0.4
 """A part with a name that makes up this share of the growth is the reason."""
-_ON_CPU = 0.7
+_ON_CPU = 0.5
 """A rank whose training thread is on a processor for this share of its computing computes on the CPU."""
 _HELD = 0.5
 """Of the growth, spent off the processor: the thread was kept from running."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from holdfast.diagnose.causes import find_reason
+import msgspec
+
+from holdfast.diagnose.causes import Reason, find_reason
 from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.profiles import Profile
 from holdfast.diagnose.wording import name_ranks
@@ -14,69 +16,105 @@ from holdfast.findings import Suspect
 COSTLY = 0.15
 """Share of a step that it has to cost to be worth a word."""
 _SIGMAS = 6.0
+_MOST_PEERS = 64
+"""That a rank is held against; more would cost time in large jobs, and tell no more."""
 
 
 def find_imbalance(profiles: Mapping[int, Profile], layout: Layout) -> list[Suspect]:
     """Return who makes the others wait in every step of a job that never was faster."""
-    found = [
-        suspect
-        for rank, mine in sorted(profiles.items())
-        if (suspect := _against_peers(rank, mine, profiles, layout)) is not None
-    ]
-    return found or _against_stages(profiles, layout)
+    stages: dict[int | None, list[Profile]] = {}
+    for rank, profile in sorted(profiles.items()):
+        stages.setdefault(layout.roles.get(rank), []).append(profile)
+    heavy = [each for mine in stages.values() for each in _heavier(mine)]
+    return _blame(heavy, profiles) or _against_stages(stages, profiles)
 
 
-def _against_peers(
-    rank: int, mine: Profile, profiles: Mapping[int, Profile], layout: Layout
-) -> Suspect | None:
-    peers = [profiles[other] for other in layout.peers(rank) if other in profiles]
-    if not peers:
-        return None
-    usual = sorted(peers, key=lambda each: each.own_s)[len(peers) // 2]
-    more_s = mine.own_s - usual.own_s
-    if more_s < COSTLY * mine.duration_s or more_s < _SIGMAS * (mine.error_s + usual.error_s):
-        return None
-    reason = find_reason(mine, usual, peers, ())
-    return Suspect(
-        ranks=[rank],
-        function=reason.function,
-        cause=reason.cause,
-        slowdown=round(mine.duration_s / (mine.duration_s - more_s), 3),
-        confidence=0.8,
-        victims=sorted(set(profiles) - {rank}),
-        evidence=[
-            f"rank {rank} needs {1000 * mine.own_s:.3g} ms of its own per step from the start on, "
-            f"{name_ranks(each.rank for each in peers)} {1000 * usual.own_s:.3g} ms",
-            *reason.evidence,
-        ],
+class _Heavy(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that needs longer than those who do the same."""
+
+    mine: Profile
+    usual: Profile
+    more_s: float
+    reason: Reason
+
+
+def _heavier(stage: Sequence[Profile]) -> list[_Heavy]:
+    ordered = sorted(stage, key=lambda each: each.own_s)
+    middle = (len(ordered) - 1) // 2
+    usual = ordered[middle]
+    near = ordered[max(0, middle - _MOST_PEERS // 2) : middle + _MOST_PEERS // 2]
+    found = []
+    for mine in ordered[middle + 1 :]:
+        more_s = mine.own_s - usual.own_s
+        if more_s >= COSTLY * mine.duration_s and more_s >= _SIGMAS * (mine.error_s + usual.error_s):
+            peers = [each for each in near if each.rank != mine.rank]
+            reason = find_reason(mine, usual, peers, ())
+            found.append(_Heavy(mine=mine, usual=usual, more_s=more_s, reason=reason))
+    return found
+
+
+def _blame(heavy: Sequence[_Heavy], profiles: Mapping[int, Profile]) -> list[Suspect]:
+    victims = sorted(set(profiles) - {each.mine.rank for each in heavy})
+    found = []
+    for cause in dict.fromkeys(each.reason.cause for each in heavy):
+        alike = [each for each in heavy if each.reason.cause == cause]
+        worst = max(alike, key=lambda each: each.more_s)
+        found.append(
+            Suspect(
+                ranks=sorted(each.mine.rank for each in alike),
+                function=worst.reason.function,
+                cause=cause,
+                slowdown=_slowdown(worst.mine.duration_s, worst.more_s),
+                confidence=0.8,
+                victims=victims,
+                evidence=[_say(worst), *worst.reason.evidence],
+            )
+        )
+    return sorted(found, key=lambda suspect: -(suspect.slowdown or 0.0))
+
+
+def _say(heavy: _Heavy) -> str:
+    mine, usual = heavy.mine, heavy.usual
+    return (
+        f"rank {mine.rank} needs {1000 * mine.own_s:.3g} ms of its own per step from the start on, "
+        f"rank {usual.rank}, which does the same, {1000 * usual.own_s:.3g} ms"
     )
 
 
-def _against_stages(profiles: Mapping[int, Profile], layout: Layout) -> list[Suspect]:
-    stages: dict[int, list[Profile]] = {}
-    for rank, profile in profiles.items():
-        stages.setdefault(layout.roles.get(rank, 0), []).append(profile)
-    if len(stages) < 2:
+def _slowdown(duration_s: float, more_s: float) -> float:
+    return round(duration_s / max(duration_s - more_s, 0.05 * duration_s), 3)
+
+
+def _against_stages(
+    stages: Mapping[int | None, Sequence[Profile]], profiles: Mapping[int, Profile]
+) -> list[Suspect]:
+    own_s = {
+        role: statistics.median(each.own_s for each in mine)
+        for role, mine in stages.items()
+        if role is not None
+    }
+    if len(own_s) < 2:
         return []
-    own_s = {role: statistics.median(each.own_s for each in mine) for role, mine in stages.items()}
-    worst = max(own_s, key=lambda role: own_s[role])
-    usual_s = statistics.median(seconds for role, seconds in own_s.items() if role != worst)
+    usual_s = statistics.median_low(own_s.values())
     duration_s = statistics.median(profile.duration_s for profile in profiles.values())
-    more_s = own_s[worst] - usual_s
-    noise_s = max(each.error_s for each in stages[worst])
-    if more_s < COSTLY * duration_s or more_s < _SIGMAS * noise_s:
-        return []
-    ranks = sorted(each.rank for each in stages[worst])
+    found = []
+    for role in sorted(own_s, key=lambda role: -own_s[role]):
+        more_s = own_s[role] - usual_s
+        noise_s = max(each.error_s for each in stages[role])
+        if more_s >= COSTLY * duration_s and more_s >= _SIGMAS * noise_s:
+            found.append((role, _slowdown(duration_s, more_s)))
+    guilty = {each.rank for role, _ in found for each in stages[role]}
     return [
         Suspect(
-            ranks=ranks,
+            ranks=(ranks := sorted(each.rank for each in stages[role])),
             cause="stage_imbalance",
-            slowdown=round(duration_s / (duration_s - more_s), 3),
+            slowdown=slowdown,
             confidence=0.7,
-            victims=sorted(set(profiles) - set(ranks)),
+            victims=sorted(set(profiles) - guilty),
             evidence=[
-                f"stage {worst} ({name_ranks(ranks)}) needs {1000 * own_s[worst]:.3g} ms of its own "
-                f"per step, the other stages {1000 * usual_s:.3g} ms"
+                f"stage {role} ({name_ranks(ranks)}) needs {1000 * own_s[role]:.3g} ms of its own "
+                f"per step, other stages {1000 * usual_s:.3g} ms"
             ],
         )
+        for role, slowdown in found
     ]

@@ -52,6 +52,8 @@ class Lookout:
         self._last_step = 0
         self._seen = 0
         self._is_settled = False
+        self._healthy_from = 0
+        self._healthy_before: Mapping[int, Profile] = {}
         self.trouble: Trouble | None = None
 
     @property
@@ -67,7 +69,8 @@ class Lookout:
     def take(self, steps: Sequence[Step]) -> list[ChangePoint]:
         """Take in what ranks have finished, each rank's steps in order; return what changed for the job."""
         for step in steps:
-            self._steps.setdefault(step.rank, deque(maxlen=HISTORY)).append(step)
+            if step.attempt >= self._attempt:
+                self._steps.setdefault(step.rank, deque(maxlen=HISTORY)).append(step)
         changes = []
         for each in self._jobs.take(steps):
             if (self._jobs.attempt, self._jobs.cycle) != (self._attempt, self._cycle):
@@ -124,16 +127,25 @@ class Lookout:
 
     def _follow(self, change: ChangePoint) -> None:
         if not change.is_slow:
-            self.trouble = None
+            self._relieve(change.step)
         elif change.direction == "slow":
             self._begin(change)
+
+    def _relieve(self, step: int) -> None:
+        """Close the case; steps before this one are not healthy."""
+        if self.trouble is not None:
+            self._healthy_before = self.trouble.healthy
+        self._healthy_from = step
+        self.trouble = None
 
     def _begin(self, change: ChangePoint) -> None:
         """Open a case, or open one again where it got slower still: what was healthy stays what it was."""
         before = self.trouble
         if before is None:
-            first = max(0, change.step - HEALTHY_STEPS)
+            first = max(self._healthy_from, change.step - HEALTHY_STEPS)
             healthy: Mapping[int, Profile] = profiles_of(self._steps, since=first, until=change.step)
+            if change.step - first < ENOUGH_STEPS and self._healthy_before:
+                healthy = self._healthy_before  # What came between two faults was too short to tell.
             since_s = self._ended_s(first)
         else:
             healthy, since_s = before.healthy, before.healthy_since_s
@@ -155,6 +167,8 @@ class Lookout:
         self._ends.clear()
         self._seen = 0
         self._is_settled = False
+        self._healthy_from = 0
+        self._healthy_before = {}
         self.trouble = None
         for mine in self._steps.values():
             kept = [s for s in mine if (s.attempt, s.cycle) == (self._attempt, self._cycle)]

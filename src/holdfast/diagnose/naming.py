@@ -55,9 +55,15 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
         return []
     lost_s = _lost(evidence, growths)
     guilty = [each for each in growths if _is_guilty(each, lost_s, evidence.now[each.rank].duration_s)]
-    if guilty:
+    if guilty and not _is_of_network(guilty, evidence):
         return _blame(guilty, lost_s, evidence)
     return _blame_network(lost_s, evidence)
+
+
+def _is_of_network(guilty: Sequence[_Growth], evidence: Evidence) -> bool:
+    """Say whether a slow link explains more than any rank's own time does, which others may have disturbed."""
+    link_s = max((link.lost_share for link in evidence.links), default=0.0) * _duration(evidence)
+    return link_s > max(each.own_s for each in guilty)
 
 
 def _grow(evidence: Evidence) -> list[_Growth]:

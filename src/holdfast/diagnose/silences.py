@@ -85,7 +85,7 @@ def _fewest_calls(ranks: Mapping[int, Quiet], waiting: Sequence[int]) -> list[Su
         return []
     behind = [rank for rank, count in calls.items() if count == min(calls.values())]
     others = [rank for rank in waiting if rank not in behind]
-    said = f"{_are(behind)} in communication call {min(calls.values())}, the others in call {max(calls.values())}"
+    said = f"{_are(behind)} in call {min(calls.values())} of communication, others in {max(calls.values())}"
     return [_suspect(behind, "hang", 0.6, others, said)]
 
 

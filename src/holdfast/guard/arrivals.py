@@ -1,17 +1,13 @@
-"""What is done to a batch that has come from another node: it is put on our clock, and costs less to keep."""
+"""Puts the times of a batch that has come from another node on the clock of this one."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from msgspec.structs import force_setattr
 
 from holdfast.guard.batches import Batch
-from holdfast.values import Channel
 
 _WINDOW_S = 300.0
 """What the least of one such window was is known until the next one is over."""
-_MOST_GROUPS = 100_000
 
 
 class ClockOffset:
@@ -48,17 +44,3 @@ def rebase(batch: Batch, offset_s: float) -> None:
     for snapshot in batch.links:
         force_setattr(snapshot, "at_s", snapshot.at_s + offset_s)
     force_setattr(batch.sample, "at_s", batch.sample.at_s + offset_s)
-
-
-class Groups:
-    """Keeps one list of each group of ranks: all its members name it, and it may have ten thousand."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, ...], list[int]] = {}
-
-    def share(self, channels: Mapping[int, list[Channel]]) -> None:
-        """Give channels that have just been decoded, and that nobody else knows, the list that is kept."""
-        if len(self._known) > _MOST_GROUPS:
-            self._known.clear()
-        for channel in (each for mine in channels.values() for each in mine):
-            force_setattr(channel, "ranks", self._known.setdefault(tuple(channel.ranks), channel.ranks))

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
-from holdfast.guard.arrivals import Groups
 from holdfast.guard.batches import Batch
 from holdfast.guard.frames import Heard, Question, encode
+from holdfast.guard.packing import Unpacker
 from holdfast.guard.peers import BROKEN, Peer
 from holdfast.guard.sockets import notice_loss
 from holdfast.values import Ask
@@ -59,7 +59,7 @@ class Collector:
         self._gone: list[Peer] = []
         """Those whose last batches are yet to be taken."""
         self._lock = threading.Lock()
-        self._groups = Groups()
+        self._unpacker = Unpacker()
         self._beat_s = time.monotonic()
         self._dropped = 0
         self._is_closing = False
@@ -89,7 +89,6 @@ class Collector:
         for peer in (*gone, *self._members()):
             for report in peer.take():
                 batches.append(report.batch)
-                self._groups.share(report.batch.channels)
                 if report.dumps:
                     self._on_dumps(report.dumps)
         self._dropped += sum(peer.dropped for peer in gone)
@@ -185,7 +184,7 @@ class Collector:
         if strangers >= _MOST_STRANGERS:
             connection.close()
             return
-        peer = Peer(connection, self._token, since_s=time.monotonic())
+        peer = Peer(connection, self._token, self._unpacker, since_s=time.monotonic())
         self._selector.register(peer, selectors.EVENT_READ)
         with self._lock:
             self._peers[peer.fileno()] = peer

@@ -7,11 +7,13 @@ with a ``Question`` now and then. Whatever is not one of these ends the connecti
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
 import msgspec
 
 from holdfast.guard.batches import Batch
+from holdfast.guard.packing import PackedChannel, pack
 from holdfast.values import Ask
 
 HEADER_BYTES = 4
@@ -35,6 +37,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     sent_s: float
     """When it was sent, on the clock of the batch."""
     batch: Batch
+    channels: dict[int, list[PackedChannel]] = {}
+    """Those of the batch, which travels without; by rank, where anything is new."""
     dumps: dict[int, bytes] = {}
     """Flight Recorder dumps by rank, where the controller has asked for them and cannot see the files."""
 
@@ -66,6 +70,16 @@ def encode(message: FromGuard | FromController) -> bytes:
     if len(body) > LIMIT_BYTES:
         raise ValueError(f"a frame of {len(body)} bytes, expected at most {LIMIT_BYTES}")
     return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def make_report(batch: Batch, *, sent_s: float, dumps: Mapping[int, bytes] | None = None) -> Report:
+    """Return a batch as it is to be sent now."""
+    return Report(
+        sent_s=sent_s,
+        batch=msgspec.structs.replace(batch, channels={}),
+        channels=pack(batch.channels),
+        dumps=dict(dumps or {}),
+    )
 
 
 def knows_token(hello: Hello, token: str) -> bool:

@@ -8,6 +8,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Collection
 
+from msgspec.structs import force_setattr
+
 from holdfast.guard.arrivals import ClockOffset, rebase
 from holdfast.guard.frames import (
     HELLO_BYTES,
@@ -19,6 +21,7 @@ from holdfast.guard.frames import (
     from_guard,
     knows_token,
 )
+from holdfast.guard.packing import Unpacker
 
 BROKEN = (OSError, ValueError)
 """What a connection can end with: the network, the other end's goodbye, a frame that is none."""
@@ -32,7 +35,7 @@ _CHUNK_BYTES = 1 << 18
 class Peer:
     """A guard at the other end; a stranger until it has said the token."""
 
-    def __init__(self, connection: socket.socket, token: str, *, since_s: float) -> None:
+    def __init__(self, connection: socket.socket, token: str, unpacker: Unpacker, *, since_s: float) -> None:
         self.since_s = since_s
         self.is_known = False
         self.node = -1
@@ -44,6 +47,7 @@ class Peer:
         self._connection = connection
         self._fd = connection.fileno()
         self._token = token
+        self._unpacker = unpacker
         self._cutter = Cutter(from_guard, limit_bytes=HELLO_BYTES)
         self._reports: deque[Report] = deque(maxlen=_KEPT)
         self._unsent: deque[bytes] = deque()
@@ -104,6 +108,7 @@ class Peer:
             return
         if not isinstance(message, Report):
             raise ValueError("a second hello")
+        force_setattr(message.batch, "channels", self._unpacker.unpack(message.channels))
         rebase(message.batch, self._clock.update(arrived_s, message.sent_s))
         self.ranks = message.batch.calls.keys()
         self.dropped += len(self._reports) == _KEPT

@@ -17,7 +17,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from holdfast.guard.batches import Batch
-from holdfast.guard.frames import Cutter, FromController, Hello, Question, Report, encode, from_controller
+from holdfast.guard.frames import (
+    Cutter,
+    FromController,
+    Hello,
+    Question,
+    encode,
+    from_controller,
+    make_report,
+)
 from holdfast.guard.sockets import notice_loss
 
 LED_S = 10.0
@@ -136,8 +144,8 @@ class Shipper:
 
     def _send(self, connection: socket.socket, parcel: _Parcel) -> None:
         # The time is taken when it leaves: the controller compares it with when it arrives.
-        sent_s = time.monotonic()
-        connection.sendall(encode(Report(sent_s=sent_s, batch=parcel.batch, dumps=dict(parcel.dumps))))
+        report = make_report(parcel.batch, sent_s=time.monotonic(), dumps=parcel.dumps)
+        connection.sendall(encode(report))
 
     def _hear(self, messages: list[FromController]) -> None:
         for message in messages:
