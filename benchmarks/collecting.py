@@ -26,6 +26,7 @@ import common
 from collected.sender import Spread, send_all
 from holdfast.guard.batches import Batch
 from holdfast.guard.collecting import Collector
+from holdfast.guard.duties import expect_many_nodes
 from holdfast.guard.inspector import Inspector
 from holdfast.guard.say import Say
 from holdfast.guard.silence import SilenceWatch
@@ -51,6 +52,7 @@ class Controller:
     """What node 0's guard does with the batches of others."""
 
     def __init__(self, token: str, folder: Path) -> None:
+        expect_many_nodes()
         self.now_s = 0.0
         self.told: list[AnyEvent] = []
         listener = listen(is_local=True)

@@ -205,7 +205,6 @@ def outcome(case: Callable[[], Any]) -> Any:
         return _text(case())
     except Exception as error:
         # Our frames may be in the traceback, but nothing else: no second error, no cause.
-        # A function's own name of its wrapper is not part of what it says.
         last = traceback.extract_tb(error.__traceback__)[-1].name
         return [type(error).__name__, _hash(str(error)), repr(error.__context__), repr(error.__cause__), last]
 

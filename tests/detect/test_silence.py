@@ -139,7 +139,7 @@ def test_a_pause_that_comes_again_is_learnt() -> None:
         story.train(60)
         story.stand(8)
     story.train(60)
-    assert story.detector.limit_s == GAPS * 7
+    assert story.detector.limit_s == GAPS * 8
     story.stand(20)
     assert story.told == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.diagnose import lookout as lookout_module
 from holdfast.diagnose.lookout import ENOUGH_S, ENOUGH_STEPS, HISTORY, TOO_LONG_S, Lookout
@@ -52,9 +53,8 @@ def test_short_steps_are_given_time() -> None:
 
 
 def _stretched(step: Step, factor: float) -> Step:
-    fields = {name: getattr(step, name) for name in step.__struct_fields__}
     times = ("duration_s", "ended_s", "wait_s", "data_s", "gc_s", "save_s", "cpu_s")
-    return Step(**(fields | {name: fields[name] * factor for name in times}))
+    return replace(step, **{name: factor * getattr(step, name) for name in times})
 
 
 def test_a_case_is_closed_once() -> None:
@@ -112,7 +112,7 @@ def test_late_steps_of_the_attempt_before_never_count() -> None:
     hurt = SimulatedJob(attempt=1, began_s=2000.0, harms=(Harm(kind="data", ranks=(1,), first=60),))
     batches = list(hurt.run())
     late = [
-        _in_another_attempt(step)
+        step
         for batch in SimulatedJob(harms=(Harm(kind="compute", ranks=(2,), more_s=3.0, first=0),)).run()
         for step in batch
         if 55 <= step.step < 80
@@ -121,10 +121,6 @@ def test_late_steps_of_the_attempt_before_never_count() -> None:
     assert watched.guilty == [([1], "data_loading")]
     assert lookout.trouble is not None
     assert lookout.trouble.healthy[2].steps <= 60
-
-
-def _in_another_attempt(step: Step) -> Step:
-    return Step(**({name: getattr(step, name) for name in step.__struct_fields__} | {"attempt": 0}))
 
 
 def test_another_cycle_starts_afresh() -> None:
@@ -223,3 +219,19 @@ def test_steps_of_groups_are_those_that_were_asked_for() -> None:
         0: [10, 11, 12, 13, 14],
         1: [10, 11, 12, 13, 14],
     }
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="two seconds of short steps are more than are remembered: what was before is forgotten",
+)
+def test_the_steps_before_a_slowdown_are_there_when_somebody_is_to_be_named() -> None:
+    """Also where a step takes five milliseconds: groups are held against what they took before."""
+    lookout = Lookout()
+    for batch in SimulatedJob(ranks=2, steps=900, harms=(Harm(kind="network", first=150),)).run():
+        lookout.take([_stretched(step, 0.015) for step in batch])
+        if lookout.is_ripe():
+            break
+    assert lookout.trouble is not None
+    before = lookout.steps_of(since=lookout.trouble.since_step - 50, until=lookout.trouble.since_step)
+    assert all(before.values())

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -30,7 +31,11 @@ class Pair:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._stall, self._end = folder / "stall", folder / "end"
-        env = {"STALLED": str(STALLED), "STALL_FILE": str(self._stall), "END_FILE": str(self._end)}
+        env: dict[str, Any] = {
+            "STALLED": str(STALLED),
+            "STALL_FILE": str(self._stall),
+            "END_FILE": str(self._end),
+        }
         port = free_port()
         self.nodes: list[Run] = []
         for node in (0, 1):
@@ -84,7 +89,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_node_0_names_a_rank_of_node_1_also_after_both_guards_died(pair: Pair) -> None:
-    """The guards that replace them find each other; node 0's asks the rank, names it, and is alone in that."""
+    """The guards that replace them find each other; node 0's asks the rank, names it, and is alone in it."""
     wait_until(lambda: pair.count(0, GuardStarted) == pair.count(1, GuardStarted) == 1, 60)
     for node in (1, 0):
         os.kill(pair.guard(node), signal.SIGKILL)

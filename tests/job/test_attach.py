@@ -123,7 +123,8 @@ def test_watch_under_our_launcher_uses_its_rings(
     monkeypatch.setenv(RINGS_ENV, str(tmp_path))
     monkeypatch.setenv("RANK", "3")
     watch()
-    assert [path.name for path in tmp_path.iterdir()] == ["rank_3.ring"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["links_3.page", "orders.page", "rank_3.ring"]
 
 
 @pytest.mark.parametrize("rank", ["9" * 30, "9" * 300])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,11 @@ from pairs import Run, run_ranks
 
 pytestmark = pytest.mark.processes
 
+WAITING = """
+import os, sys
+open("rings", "w").write(os.environ["HOLDFAST_RINGS"])
+sys.stdin.readline()
+"""
 LOOP = """
 import torch
 torch.manual_seed(1)
@@ -72,26 +78,33 @@ def test_errors_of_the_user_come_out_as_they_are(runs: tuple[Run, Run]) -> None:
     ]
 
 
-def test_a_full_disk_means_no_ring_and_the_same_training(tmp_path: Path, small_disk: Path) -> None:
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the plain loop prints without us."""
+    return run_python("-c", LOOP, cwd=tmp_path_factory.mktemp("plain")).stdout
+
+
+def test_a_full_disk_means_no_ring_and_the_same_training(
+    tmp_path: Path, small_disk: Path, losses: str
+) -> None:
     """The hooks are not even installed."""
     (tmp_path / "loop.py").write_text(LOOP)
-    plain = run_python("loop.py", cwd=tmp_path)
     full = run_python("-m", "holdfast.job.boot", "loop.py", cwd=tmp_path, env={RINGS_ENV: str(small_disk)})
-    assert (full.returncode, full.stderr, full.stdout) == (0, "", plain.stdout)
+    assert (full.returncode, full.stderr, full.stdout) == (0, "", losses)
 
 
-def test_a_guard_that_is_killed_leaves_the_training_alone(tmp_path: Path) -> None:
+def test_a_guard_that_is_killed_leaves_the_training_alone(tmp_path: Path, losses: str) -> None:
     """The script that started it goes on and ends as if it were there."""
-    (tmp_path / "loop.py").write_text("import sys\nsys.stdin.readline()\n" + LOOP)
-    plain = run_python("-c", LOOP, cwd=tmp_path)
+    (tmp_path / "loop.py").write_text(WAITING + LOOP)
     command = [sys.executable, "-m", "holdfast.job.boot", "loop.py"]
     foreign = ("RANK", "LOCAL_RANK", "HOLDFAST_", "TORCHELASTIC_")
     env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    env |= {"HOLDFAST_RUN_DIR": str(tmp_path / "run"), "MASTER_PORT": f"{os.getpid()}"}
+    env |= {"HOLDFAST_RUN_DIR": str(tmp_path / "run"), "MASTER_PORT": f"{os.getpid()}7"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=tmp_path, env=env, text=True, **pipes) as process:  # type: ignore[call-overload]
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         wait_until(lambda: children.read_text().strip(), "the guard")
         os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
         said, complained = process.communicate("go\n", timeout=60)
-    assert (process.returncode, complained, said) == (0, "", plain.stdout)
+    shutil.rmtree((tmp_path / "rings").read_text())  # Which is what a guard does when it is over.
+    assert (process.returncode, complained, said) == (0, "", losses)

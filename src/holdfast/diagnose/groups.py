@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from holdfast.diagnose.telling import tell_duration
 from holdfast.diagnose.wording import name_ranks
 from holdfast.values import Channel, Step
 
@@ -92,7 +93,7 @@ def _slow(group: GroupTime, usual_s: float) -> SlowGroup:
     ratio = group.transfer_s / max(usual_s, 1e-9)
     name = f"group {group.name}" if group.name else "the group"
     said = (
-        f"{name} of {name_ranks(group.ranks)} communicates for {1000 * group.transfer_s:.3g} ms of a step "
-        f"even where nobody is waited for, {1000 * usual_s:.3g} ms is usual"
+        f"{name} of {name_ranks(group.ranks)} communicates for {tell_duration(group.transfer_s)} of a step "
+        f"even where nobody is waited for, {tell_duration(usual_s)} is usual"
     )
     return SlowGroup(ranks=list(group.ranks), slowdown=ratio, evidence=said)

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.diagnose.causes import Reason, find_reason
 from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.telling import tell_duration
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Suspect
 
@@ -76,8 +77,8 @@ def _blame(heavy: Sequence[_Heavy], profiles: Mapping[int, Profile]) -> list[Sus
 def _say(heavy: _Heavy) -> str:
     mine, usual = heavy.mine, heavy.usual
     return (
-        f"rank {mine.rank} needs {1000 * mine.own_s:.3g} ms of its own per step from the start on, "
-        f"rank {usual.rank}, which does the same, {1000 * usual.own_s:.3g} ms"
+        f"rank {mine.rank} needs {tell_duration(mine.own_s)} of its own per step from the start on, "
+        f"rank {usual.rank}, which does the same, {tell_duration(usual.own_s)}"
     )
 
 
@@ -112,8 +113,8 @@ def _against_stages(
             confidence=0.7,
             victims=sorted(set(profiles) - guilty),
             evidence=[
-                f"stage {role} ({name_ranks(ranks)}) needs {1000 * own_s[role]:.3g} ms of its own "
-                f"per step, other stages {1000 * usual_s:.3g} ms"
+                f"stage {role} ({name_ranks(ranks)}) needs {tell_duration(own_s[role])} of its own "
+                f"per step, other stages {tell_duration(usual_s)}"
             ],
         )
         for role, slowdown in found

@@ -25,7 +25,7 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
             r"|p?writev?|write(lines|_bytes|_text|_record)|fsync|memmap|fromfile|tofile|loadtxt|savetxt"
             r"|get_object|put_object|load_file|save_file|(torch|np)\.(load|save)|np\.savez(_compressed)?"
             r"|shutil\.copy\w*|copyfileobj"
-            r")\((?!handle\b|self\._handle\b)"  # Those are the pipes between processes.
+            r")\((?!handle, remaining|self\._handle\b)"  # Those are the pipes between processes.
         ),
     ),
     (

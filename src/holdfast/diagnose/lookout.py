@@ -18,6 +18,8 @@ from holdfast.values import Step
 
 HISTORY = 256
 """Steps per rank that are remembered."""
+LARGE, HISTORY_LARGE = 1000, 48
+"""In a job of more ranks than this it is fewer: memory, and the time to go through it, stay bounded."""
 HEALTHY_STEPS = 100
 """Of them, those before a slowdown that are taken for healthy."""
 ENOUGH_STEPS = 8
@@ -70,7 +72,7 @@ class Lookout:
         """Take in what ranks have finished, each rank's steps in order; return what changed for the job."""
         for step in steps:
             if step.attempt >= self._attempt:
-                self._steps.setdefault(step.rank, deque(maxlen=HISTORY)).append(step)
+                self._remember(step)
         changes = []
         for each in self._jobs.take(steps):
             if (self._jobs.attempt, self._jobs.cycle) != (self._attempt, self._cycle):
@@ -79,6 +81,15 @@ class Lookout:
             self._last_step = each.step
             changes += self._judge(each)
         return changes
+
+    def _remember(self, step: Step) -> None:
+        mine = self._steps.get(step.rank)
+        if mine is None:
+            if len(self._steps) == LARGE:
+                self._steps = {rank: deque(old, maxlen=HISTORY_LARGE) for rank, old in self._steps.items()}
+            room = HISTORY if len(self._steps) < LARGE else HISTORY_LARGE
+            mine = self._steps[step.rank] = deque(maxlen=room)
+        mine.append(step)
 
     def is_ripe(self) -> bool:
         """Say whether it is time to name somebody."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, ChangePoint, Suspect
@@ -29,25 +29,22 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     "unknown": ("the cause is not known", "the cause is not known"),
 }
 """Of one rank, and of several."""
+_MOST_HOSTS = 4
 
 
 def tell_change(change: ChangePoint) -> str:
     """Return a change as a clause."""
     ratio = change.after_s / change.before_s
+    times = f"{tell_duration(change.after_s)} instead of {tell_duration(change.before_s)}"
     if change.direction == "slow":
-        return (
-            f"steps take {ratio:.2f}x as long since step {change.step}: "
-            f"{_s(change.after_s)} instead of {_s(change.before_s)}"
-        )
+        return f"steps take {ratio:.2f}x as long since step {change.step}: {times}"
     again = "as fast as before" if not change.is_slow else "faster, but still slow"
-    return (
-        f"steps are {again} since step {change.step}: {_s(change.after_s)} instead of {_s(change.before_s)}"
-    )
+    return f"steps are {again} since step {change.step}: {times}"
 
 
 def tell_suspect(suspect: Suspect) -> str:
     """Return who is to blame, and why, as a clause."""
-    where = f" on {', '.join(suspect.hosts)}" if suspect.hosts else ""
+    where = f" on {_name_hosts(suspect.hosts)}" if suspect.hosts else ""
     if suspect.link is not None:
         who = f"link {suspect.link[0]}-{suspect.link[1]}"
         text = f"{who}{where} is slow"
@@ -60,6 +57,13 @@ def tell_suspect(suspect: Suspect) -> str:
     return f"{text} ({suspect.confidence:.0%} sure)"
 
 
+def tell_duration(seconds: float) -> str:
+    """Return a duration with three digits or so, in the unit that fits it."""
+    if seconds >= 0.9995:
+        return f"{seconds:.2f} s"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
+
+
 def tell_probe(probed: Probed) -> str:
     """Return the outcome of a probe as a clause."""
     parts = [f"probed {name_ranks(probed.ranks)}"]
@@ -67,16 +71,18 @@ def tell_probe(probed: Probed) -> str:
         parts.append(f"compute {_span(probed.gemm_s.values())}")
     if probed.links_s:
         parts.append(f"links {_span(probed.links_s.values())}")
-    outcome = "nobody stands out" if not probed.suspects else f"{len(probed.suspects)} stand out"
+    count = len(probed.suspects)
+    outcome = f"{count or 'nobody'} {'stand' if count > 1 else 'stands'} out"
     return "; ".join([", ".join(parts) + f": {outcome}", *probed.silent])
 
 
+def _name_hosts(hosts: Sequence[str]) -> str:
+    """Return hosts, all where they are few: a line is read by people."""
+    if len(hosts) <= _MOST_HOSTS + 1:
+        return ", ".join(hosts)
+    return f"{', '.join(hosts[:_MOST_HOSTS])} and {len(hosts) - _MOST_HOSTS} other hosts"
+
+
 def _span(times_s: Iterable[float]) -> str:
-    listed = [1000 * each for each in times_s]
-    return f"{min(listed):.3g} to {max(listed):.3g} ms"
-
-
-def _s(seconds: float) -> str:
-    if seconds >= 0.9995:
-        return f"{seconds:.2f} s"
-    return f"{1000 * seconds:.0f} ms" if seconds >= 0.1 else f"{1000 * seconds:.3g} ms"
+    listed = list(times_s)
+    return f"{tell_duration(min(listed))} to {tell_duration(max(listed))}"

@@ -63,7 +63,8 @@ class Collector:
         self._beat_s = time.monotonic()
         self._dropped = 0
         self._is_closing = False
-        self._is_listening = True
+        self.is_listening = True
+        """False while there is no descriptor for another connection."""
         self._bell, self._ear = socket.socketpair()
         for each in (self._bell, self._ear):
             each.setblocking(False)
@@ -169,7 +170,7 @@ class Collector:
             except (
                 OSError
             ):  # No descriptor to be had, or the stranger has gone. It must not be tried at once.
-                self._is_listening = False
+                self.is_listening = False
                 self._selector.unregister(self._listener)
                 return
             self._welcome(connection)
@@ -232,8 +233,8 @@ class Collector:
                 self._drop(peer)
 
     def _listen_again(self) -> None:
-        if not self._is_listening:
-            self._is_listening = True
+        if not self.is_listening:
+            self.is_listening = True
             self._selector.register(self._listener, selectors.EVENT_READ)
 
 

@@ -6,6 +6,7 @@ alone, which is better than nobody judging them.
 
 from __future__ import annotations
 
+import gc
 import resource
 import socket
 from typing import Protocol
@@ -66,7 +67,7 @@ class Controlling:
 
     def __init__(self, reporting: Reporting, gatherer: Gatherer, bench: Bench) -> None:
         assert reporting.listen_fd is not None
-        _allow_many_files()
+        expect_many_nodes()
         self.collector = Collector(
             socket.socket(fileno=reporting.listen_fd),
             reporting.token,
@@ -127,7 +128,10 @@ class Reports:
         self._gatherer.ask(self._dumps.localise(question))
 
 
-def _allow_many_files() -> None:
-    """Every node of the job takes one; the usual limit is for programs that use ``select``."""
+def expect_many_nodes() -> None:
+    """Make this process fit to be the controller of a large job."""
+    # Every node takes a descriptor; the usual limit is for programs that use ``select``.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Batches are kept for minutes and have no cycles; to look for some so often would cost the most of all.
+    gc.set_threshold(50_000, 20, 100)

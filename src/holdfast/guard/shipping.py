@@ -59,12 +59,15 @@ class Shipper:
         """Batches that waited for too long."""
         self.connections = 0
         """How often a controller has let us in."""
+        self.tries = 0
+        """To reach one."""
+        self.heard_s = time.monotonic()
+        """When one was heard last; it is given some time at first."""
         self._address = _parse(address)
         self._hello = encode(Hello(token=token, node=node, host=host))
         self._on_ask = on_ask
         self._parcels: deque[_Parcel] = deque()
         self._questions: deque[Question] = deque(maxlen=_ASKED)
-        self._heard_s = time.monotonic()
         self._is_closing = False
         self._bell, self._ear = socket.socketpair()
         for each in (self._bell, self._ear):
@@ -88,7 +91,7 @@ class Shipper:
 
     def is_led(self, now_s: float) -> bool:
         """Say whether a controller is at work, as far as can be known."""
-        return now_s - self._heard_s < LED_S
+        return now_s - self.heard_s < LED_S
 
     def close(self) -> None:
         """Let go of the connection; what was not sent is lost."""
@@ -107,11 +110,12 @@ class Shipper:
     def _run(self) -> None:
         failures = 0
         while not self._is_closing:
-            before_s = self._heard_s
+            self.tries += 1
+            before_s = self.heard_s
             # Who cannot be reached, hangs up or talks nonsense is tried again.
             with contextlib.suppress(OSError, ValueError), self._connect() as connection:
                 self._converse(connection)
-            failures = 0 if self._heard_s > before_s else failures + 1
+            failures = 0 if self.heard_s > before_s else failures + 1
             self._wait(_PAUSE_S[min(failures, len(_PAUSE_S) - 1)])
 
     def _connect(self) -> socket.socket:
@@ -149,7 +153,7 @@ class Shipper:
 
     def _hear(self, messages: list[FromController]) -> None:
         for message in messages:
-            self._heard_s = time.monotonic()
+            self.heard_s = time.monotonic()
             if isinstance(message, Question):
                 self._questions.append(message)
 

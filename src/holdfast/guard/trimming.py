@@ -90,9 +90,9 @@ class _Threads:
             before = self._last.get(number, ThreadTimes())
             if number not in self._since and (number == self._first or _is_busy(before, now, elapsed_s)):
                 self._since[number] = before
-        self._since = {number: since for number, since in self._since.items() if number in threads}
+        since = self._since = {number: each for number, each in self._since.items() if number in threads}
         self._last = threads
-        return {number: _beyond(since, threads[number]) for number, since in self._since.items()}
+        return {number: _beyond(since[number], now) for number, now in threads.items() if number in since}
 
 
 def _is_busy(before: ThreadTimes, now: ThreadTimes, elapsed_s: float) -> bool:

@@ -7,11 +7,21 @@ launcher dies it notes that, ends what the workers left running, and goes.
 
 from __future__ import annotations
 
+import os
+import signal
+
+_STOP = signal.SIGTERM
+_PARENT_DIED = signal.SIGHUP
+
+if __name__ == "__main__":
+    # Before numpy is imported, which starts threads: one of them that does not block these would be given
+    # them, and that ends a process. They are taken one by one in the loop: nothing cuts into a line.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_STOP, _PARENT_DIED})
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Nor does the guard need any.
+
 import argparse
 import contextlib
-import os
 import shutil
-import signal
 import socket
 import statistics
 import sys
@@ -49,8 +59,6 @@ from holdfast.values import (
 )
 
 _EVERY_S = 1.0
-_STOP = signal.SIGTERM
-_PARENT_DIED = signal.SIGHUP
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.attached:
         args.no_kill_hung = args.no_kill_hung or not _may_kill()
-    # Blocked, and taken one by one in the loop below: no handler can cut into a line being written.
     signal.pthread_sigmask(signal.SIG_BLOCK, {_STOP, _PARENT_DIED})
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ask_for_death_signal(_PARENT_DIED)

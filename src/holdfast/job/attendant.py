@@ -44,8 +44,12 @@ def answer_path(folder: Path, ask: str, rank: int) -> Path:
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that readers see all of it or nothing."""
     fresh = path.with_suffix(f".{os.getpid()}.new")
-    fresh.write_bytes(data)
-    fresh.rename(path)
+    try:
+        fresh.write_bytes(data)
+        fresh.rename(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
 
 
 class Attendant:
@@ -80,8 +84,15 @@ class Attendant:
         if self._rank in ask.ranks:
             lines = watch_lines(self._thread, rank=self._rank, ask=ask)
             if ask.dumps is not None:
-                _dump(Path(ask.dumps) / f"_dump_{self._rank}")
+                self._try_to_dump(Path(ask.dumps) / f"_dump_{self._rank}")
             replace_file(answer_path(self._folder, ask.id, self._rank), msgspec.json.encode(lines))
+
+    def _try_to_dump(self, path: Path) -> None:
+        """Write a dump ahead of the answer, which its readers wait for; without it the answer comes, too."""
+        try:
+            _dump(path)
+        except Exception:  # Its folder may be on a disk that this node does not have.
+            self.errors += 1
 
 
 def _dump(path: Path) -> None:
