@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from holdfast.diagnose.imbalance import find_imbalance
 from holdfast.diagnose.layout import Layout
@@ -95,6 +96,15 @@ def test_a_rank_that_does_all_the_work_is_named() -> None:
     layout = Layout(kind="unknown", roles={0: 0, 1: 0})
     suspects = find_imbalance({0: a_profile(0, 1.0), 1: a_profile(1, 0.0)}, layout)
     assert [each.ranks for each in suspects] == [[0]]
+
+
+def test_what_may_be_chance_is_not_told() -> None:
+    """A rank that seems to need twice as long, in a few steps of which no two were alike."""
+    layout = Layout(kind="unknown", roles=dict.fromkeys(range(4), 0))
+    profiles = {rank: a_profile(rank, 0.8 if rank == 2 else 0.4) for rank in range(4)}
+    assert [each.ranks for each in find_imbalance(profiles, layout)] == [[2]]
+    unsure = {rank: replace(each, error_s=0.1) for rank, each in profiles.items()}
+    assert find_imbalance(unsure, layout) == []
 
 
 def test_ranks_that_the_layout_does_not_know_belong_to_no_stage() -> None:

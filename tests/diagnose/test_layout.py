@@ -130,6 +130,14 @@ def test_two_chains_are_two_pipelines(pipelines: list[tuple[int, ...]]) -> None:
     assert [layout.roles[rank] for rank in pipelines[0]] == [0, 1, 2]
 
 
+def test_groups_of_one_tell_nothing() -> None:
+    """A mesh has a dimension of one where there is one pipeline only; the chains say more."""
+    alone = {"mesh_dp": [[rank] for rank in range(6)]}
+    layout = find_layout(channels(alone, chain(0, 1, 2) + chain(3, 4, 5)))
+    assert layout.kind == "chain"
+    assert layout.peers(1) == [4]
+
+
 @pytest.mark.parametrize(
     "pairs",
     [

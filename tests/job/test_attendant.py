@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +19,7 @@ import pytest
 
 from helpers import PATIENCE_S, wait_until
 from holdfast.diagnose.hangs import diagnose_hang
-from holdfast.job.attendant import Attendant, answer_path, ask_path, replace_file, watch_lines
+from holdfast.job.attendant import LOOK_EVERY_S, Attendant, answer_path, ask_path, replace_file, watch_lines
 from holdfast.observe.flight import read_dumps
 from holdfast.values import Ask, Lines
 
@@ -168,12 +169,13 @@ def test_garbage_is_counted_and_passed_over(tmp_path: Path) -> None:
     for number, each in enumerate(garbage, start=1):
         replace_file(ask_path(folder), each)
         wait_until(partial(_has_counted, attendant, number), "the error")
+    time.sleep(3 * LOOK_EVERY_S)
+    assert attendant.errors == len(garbage), "each of them is looked at once"
     others = ask(folder, 0, 1)
     answer(folder, ask(folder, 3, duration_s=0.0), 3)
     assert not answer_path(folder, others.id, 3).exists()
     shutil.rmtree(folder)
     wait_until(_has_no_attendant, "its end")
-    assert attendant.errors == len(garbage)
 
 
 def _has_counted(attendant: Attendant, errors: int) -> bool:

@@ -1,9 +1,9 @@
 """The length of a step, in a stream of collective calls of which only kind and time are known.
 
 FALCON's way, by the autocorrelation of the kinds, with two differences. The estimator is unbiased: a few
-steps are enough, where the biased one needs twenty to come near 1. And a period must hold for *every* kind of
-call that comes regularly: "all-gather, reduce-scatter" sixty times and then one all-reduce has a period of 121
-calls, though a lag of 2 fits 98 % of them.
+steps are enough, where the biased one needs twenty to come near 1. And a period must hold for *every* kind
+of call that comes regularly: "all-gather, reduce-scatter" sixty times and then one all-reduce has a period of
+121 calls, though a lag of 2 fits 98 % of them.
 
 What cannot be told from the stream alone: an evaluation that comes every so many steps without fail is a part
 of the cycle, and then so is the period.
@@ -22,8 +22,8 @@ from holdfast.values import StepTime
 Ints = npt.NDArray[np.int64]
 
 LEAST_FIT = 0.8
-"""Of the calls, and of those of each kind, that are the same one period later. FALCON asks for 0.95 of all and
-of nothing else: that lets parts of a step pass, and stumbles over evaluations, which break the pattern."""
+"""Of the calls, and of those of each kind, that are the same one period later. FALCON asks for 0.95 of all
+and of nothing else: that lets parts of a step pass, and stumbles over evaluations."""
 MOST_LAGS = 5000
 LEAST_STEPS = 3
 """So many must be seen."""

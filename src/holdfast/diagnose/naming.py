@@ -61,7 +61,7 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
 
 
 def _is_of_network(guilty: Sequence[_Growth], evidence: Evidence) -> bool:
-    """Say whether a slow link explains more than any rank's own time does, which others may have disturbed."""
+    """Say whether a slow link explains more than any rank's own time does, which may have been disturbed."""
     link_s = max((link.lost_share for link in evidence.links), default=0.0) * _duration(evidence)
     return link_s > max(each.own_s for each in guilty)
 

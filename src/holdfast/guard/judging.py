@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.guard.batches import Batch
 from holdfast.guard.inspector import Inspector
+from holdfast.guard.probing import Probing
 from holdfast.guard.say import Say
 from holdfast.guard.silence import SilenceWatch
 from holdfast.values import AnyEvent, Ask
@@ -23,13 +24,15 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     dumps: Path
     tell: Callable[[AnyEvent], None]
     say: Say
+    probing: Probing | None = None
+    """Where the user allowed probes."""
 
 
 class Judge:
     """Takes in the batches of all nodes, as they come."""
 
     def __init__(self, bench: Bench, ask: Callable[[Ask], None]) -> None:
-        self._inspector = Inspector(tell=bench.tell, say=bench.say, ask=ask)
+        self._inspector = Inspector(tell=bench.tell, say=bench.say, ask=ask, probing=bench.probing)
         self._silence = SilenceWatch(dumps=bench.dumps, tell=bench.tell, say=bench.say, ask=ask)
         self._last: dict[int, tuple[float, Batch]] = {}
         """By node, with when it came and without what happened once only."""
