@@ -57,11 +57,12 @@ def build(width: int, op_s: float, sabotage: Sabotage) -> nn.Sequential:
     return model
 
 
-def averaged(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def averaged(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
     """Average the gradients in half precision, as people do."""
     half = bucket.buffer().to(torch.bfloat16).div_(dist.get_world_size())
-    future = dist.all_reduce(half, async_op=True).get_future()  # type: ignore[union-attr]
-    return future.then(lambda done: bucket.buffer().copy_(done.value()[0]))
+    future: Any = dist.all_reduce(half, async_op=True).get_future()
+    chained: torch.futures.Future[Tensor] = future.then(lambda done: bucket.buffer().copy_(done.value()[0]))
+    return chained
 
 
 def train(
@@ -86,7 +87,7 @@ def train(
             for _ in range(ACCUMULATED):
                 inputs, targets = (doubled(each, sabotage) for each in next(batches))
                 loss = (model(inputs) - targets).square().mean() / ACCUMULATED
-                scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+                scaler.scale(loss).backward()
             for optimizer in optimizers:
                 scaler.step(optimizer)
             scaler.update()

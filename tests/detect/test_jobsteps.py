@@ -28,9 +28,9 @@ def test_a_step_is_told_when_all_have_finished_it() -> None:
     jobs = JobSteps()
     jobs.take([a_step(rank, 0) for rank in range(3)])
     assert jobs.take([a_step(0, 1, 1.0), a_step(1, 1, 1.2)]) == []
-    assert jobs.take([a_step(2, 1, 1.1)]) == [
-        JobStep(step=1, duration_s=1.1, ended_s=1.0, work=None, is_typical=True)
-    ]
+    (told,) = jobs.take([a_step(2, 1, 1.1)])
+    assert (told.step, told.duration_s, told.ended_s, told.work, told.is_typical) == (1, 1.1, 1.0, None, True)
+    assert [part.rank for part in told.parts] == [0, 1, 2]
     assert jobs.ranks == [0, 1, 2]
 
 

@@ -30,6 +30,8 @@ class JobStep(msgspec.Struct, frozen=True, kw_only=True):
     the others, or others come and go, that has to show in the time of a step."""
     is_typical: bool
     """Training alone, as most steps are; others say nothing about how fast it is."""
+    parts: list[Step] = []
+    """What it was for each rank."""
 
 
 class JobSteps:
@@ -94,4 +96,5 @@ class JobSteps:
             ended_s=max(step.ended_s for step in together),
             work=float(work[(len(work) - 1) // 2]) if work[0] else None,
             is_typical=not is_flagged or is_usual,
+            parts=together,
         )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.telling import tell_duration
 from holdfast.findings import Cause
 
 _PART = 0.4
@@ -41,7 +42,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_reason(now: Profile, before: Profile, peers: Sequence[Profile], signs: Sequence[Sign]) -> Reason:
     """Return why the own time of a rank grew."""
-    grown_s = max(now.own_s - before.own_s, 1e-9)
+    grown_s = max(now.sure_s - before.sure_s, 1e-9)
     lines = [sign for sign in signs if sign.function is not None]
     function = lines[0].function if lines else None
     reason = (
@@ -67,7 +68,7 @@ def _named_part(now: Profile, before: Profile, grown_s: float, signs: Sequence[S
     cause, after_s, before_s, words = max(parts, key=lambda part: part[1] - part[2])
     if after_s - before_s < _PART * grown_s:
         return None
-    said = [f"{words} takes {_ms(after_s)} of a step, {_ms(before_s)} before"]
+    said = [f"{words} takes {tell_duration(after_s)} of a step, {tell_duration(before_s)} before"]
     if cause == "data_loading":
         reading = [sign for sign in signs if sign.cause == "storage"]
         if reading:
@@ -111,18 +112,13 @@ def _kept_off(now: Profile, before: Profile, grown_s: float) -> Reason | None:
     if off_s < _HELD * grown_s:
         return None
     said = (
-        f"its training thread ran for {_ms(now.cpu_s)} of {_ms(now.own_s)} of its own, "
-        f"before for {_ms(before.cpu_s)} of {_ms(before.own_s)}: it was kept from running"
+        f"its training thread ran for {tell_duration(now.cpu_s)} of {tell_duration(now.own_s)} of its own, "
+        f"before for {tell_duration(before.cpu_s)} of {tell_duration(before.own_s)}: it was kept from running"
     )
     return Reason(cause="cpu_contention", certainty=0.9, evidence=[said])
 
 
 def _just_computing(now: Profile, before: Profile) -> Reason:
-    said = (
-        f"computing takes {_ms(now.compute_s)} of a step, {_ms(before.compute_s)} before, for the same work"
-    )
+    after, usual = tell_duration(now.compute_s), tell_duration(before.compute_s)
+    said = f"computing takes {after} of a step, {usual} before, for the same work"
     return Reason(cause="compute", certainty=0.85, evidence=[said])
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"

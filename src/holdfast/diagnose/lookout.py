@@ -38,6 +38,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """On the clock of the steps."""
     healthy: Mapping[int, Profile]
     healthy_since_s: float
+    healthy_steps: Mapping[int, Sequence[Step]]
+    """By rank."""
     is_named: bool = False
 
 
@@ -70,13 +72,13 @@ class Lookout:
 
     def take(self, steps: Sequence[Step]) -> list[ChangePoint]:
         """Take in what ranks have finished, each rank's steps in order; return what changed for the job."""
-        for step in steps:
-            if step.attempt >= self._attempt:
-                self._remember(step)
         changes = []
         for each in self._jobs.take(steps):
             if (self._jobs.attempt, self._jobs.cycle) != (self._attempt, self._cycle):
                 self._restart()
+            # One by one: a second may have more short steps than are remembered.
+            for part in each.parts:
+                self._remember(part)
             self._ends.append((each.step, each.ended_s))
             self._last_step = each.step
             changes += self._judge(each)
@@ -158,13 +160,15 @@ class Lookout:
             if change.step - first < ENOUGH_STEPS and self._healthy_before:
                 healthy = self._healthy_before  # What came between two faults was too short to tell.
             since_s = self._ended_s(first)
+            steps: Mapping[int, Sequence[Step]] = self.steps_of(since=first, until=change.step)
         else:
-            healthy, since_s = before.healthy, before.healthy_since_s
+            healthy, since_s, steps = before.healthy, before.healthy_since_s, before.healthy_steps
         self.trouble = Trouble(
             since_step=change.step,
             since_s=self._ended_s(change.step - 1),
             healthy=healthy,
             healthy_since_s=since_s,
+            healthy_steps=steps,
         )
 
     def _ended_s(self, step: int) -> float:
@@ -181,7 +185,4 @@ class Lookout:
         self._healthy_from = 0
         self._healthy_before = {}
         self.trouble = None
-        for mine in self._steps.values():
-            kept = [s for s in mine if (s.attempt, s.cycle) == (self._attempt, self._cycle)]
-            mine.clear()
-            mine.extend(kept)
+        self._steps = {}

@@ -16,10 +16,12 @@ from holdfast.diagnose.groups import SlowGroup
 from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.links import SlowLink
 from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.telling import tell_duration
 from holdfast.findings import Suspect
 
 GUILTY_SHARE = 0.5
 """A rank whose own time grew by this share of what a step lost is to blame for it."""
+_MOST_PEERS = 200
 LEAST_SHARE = 0.04
 """What is less than this share of a step is not told from noise."""
 
@@ -39,6 +41,36 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     hosts: Mapping[int, str] = {}
 
 
+class _Peers:
+    """Those who do the same as a rank; sorted once for each role, since there may be thousands of ranks."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        roles = evidence.layout.roles if evidence.layout is not None else {}
+        everybody = sorted(evidence.now.values(), key=lambda each: each.own_s)
+        by_role: dict[int, list[Profile]] = {}
+        for profile in everybody:
+            by_role.setdefault(roles.get(profile.rank, -1), []).append(profile)
+        self._among: dict[int, tuple[list[Profile], int]] = {}
+        """For each rank, those it is among, by their own time, and its place there."""
+        for same in by_role.values():
+            among = same if len(same) > 1 else everybody
+            members = {profile.rank for profile in same}
+            self._among |= {each.rank: (among, at) for at, each in enumerate(among) if each.rank in members}
+
+    def of(self, rank: int) -> list[Profile]:
+        """Return the profiles of a rank's peers, of all others where it has none; some, of very many."""
+        among, _ = self._among[rank]
+        return [each for each in among[:: max(1, len(among) // _MOST_PEERS)] if each.rank != rank]
+
+    def typical(self, rank: int) -> Profile | None:
+        """Return a profile that stands for the peers: that of the median own time."""
+        among, place = self._among[rank]
+        if len(among) < 2:
+            return None
+        middle = (len(among) - 2) // 2
+        return among[middle if middle < place else middle + 1]
+
+
 class _Growth(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer a rank's step takes."""
 
@@ -50,13 +82,14 @@ class _Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 def name_suspects(evidence: Evidence) -> list[Suspect]:
     """Return who is to blame, the worst first; none if what was seen does not tell."""
-    growths = _grow(evidence)
+    peers = _Peers(evidence)
+    growths = _grow(evidence, peers)
     if not growths:
         return []
     lost_s = _lost(evidence, growths)
     guilty = [each for each in growths if _is_guilty(each, lost_s, evidence.now[each.rank].duration_s)]
     if guilty and not _is_of_network(guilty, evidence):
-        return _blame(guilty, lost_s, evidence)
+        return _blame(guilty, lost_s, evidence, peers)
     return _blame_network(lost_s, evidence)
 
 
@@ -66,34 +99,21 @@ def _is_of_network(guilty: Sequence[_Growth], evidence: Evidence) -> bool:
     return link_s > max(each.own_s for each in guilty)
 
 
-def _grow(evidence: Evidence) -> list[_Growth]:
+def _grow(evidence: Evidence, peers: _Peers) -> list[_Growth]:
     growths = []
     for rank, now in sorted(evidence.now.items()):
-        before = evidence.healthy.get(rank) or _typical_peer(evidence, rank)
+        before = evidence.healthy.get(rank) or peers.typical(rank)
         if before is None:
             continue
         growths.append(
             _Growth(
                 rank=rank,
-                own_s=now.own_s - before.own_s,
+                own_s=now.sure_s - before.sure_s,
                 wait_s=now.wait_s - before.wait_s,
                 error_s=(now.error_s**2 + before.error_s**2) ** 0.5,
             )
         )
     return growths
-
-
-def _peers(evidence: Evidence, rank: int) -> list[Profile]:
-    """Return the profiles of those who do the same, of all others where nobody does."""
-    same = evidence.layout.peers(rank) if evidence.layout is not None else []
-    found = [evidence.now[other] for other in same if other in evidence.now]
-    return found or [each for other, each in evidence.now.items() if other != rank]
-
-
-def _typical_peer(evidence: Evidence, rank: int) -> Profile | None:
-    """Return a profile that stands for the peers: that of the median own time."""
-    others = sorted(_peers(evidence, rank), key=lambda each: each.own_s)
-    return others[(len(others) - 1) // 2] if others else None
 
 
 def _lost(evidence: Evidence, growths: Sequence[_Growth]) -> float:
@@ -111,8 +131,8 @@ def _is_guilty(growth: _Growth, lost_s: float, duration_s: float) -> bool:
 # --- a rank -----------------------------------------------------------------------------------
 
 
-def _blame(guilty: Sequence[_Growth], lost_s: float, evidence: Evidence) -> list[Suspect]:
-    reasons = {each.rank: _reason(each, evidence) for each in guilty}
+def _blame(guilty: Sequence[_Growth], lost_s: float, evidence: Evidence, peers: _Peers) -> list[Suspect]:
+    reasons = {each.rank: _reason(each, evidence, peers) for each in guilty}
     victims = sorted(set(evidence.now) - set(reasons))
     suspects = []
     for cause in dict.fromkeys(reason.cause for reason in reasons.values()):
@@ -134,12 +154,12 @@ def _blame(guilty: Sequence[_Growth], lost_s: float, evidence: Evidence) -> list
     return sorted(suspects, key=lambda suspect: -(suspect.slowdown or 0.0))
 
 
-def _reason(growth: _Growth, evidence: Evidence) -> Reason:
+def _reason(growth: _Growth, evidence: Evidence, peers: _Peers) -> Reason:
     rank = growth.rank
     now = evidence.now[rank]
-    before = evidence.healthy.get(rank) or _typical_peer(evidence, rank)
+    before = evidence.healthy.get(rank) or peers.typical(rank)
     assert before is not None
-    return find_reason(now, before, _peers(evidence, rank), evidence.signs.get(rank, ()))
+    return find_reason(now, before, peers.of(rank), evidence.signs.get(rank, ()))
 
 
 def _slowdown(growth: _Growth, evidence: Evidence) -> float:
@@ -159,11 +179,11 @@ def _say_growth(growth: _Growth, evidence: Evidence) -> str:
     now = evidence.now[growth.rank]
     others = [profile.wait_s for rank, profile in evidence.now.items() if rank != growth.rank]
     against = "than before" if evidence.healthy.get(growth.rank) else "than the other ranks"
-    text = (
-        f"rank {growth.rank} needs {_ms(now.own_s)} of its own per step, {_ms(growth.own_s)} more {against}"
-    )
+    own, more = tell_duration(now.own_s), tell_duration(growth.own_s)
+    text = f"rank {growth.rank} needs {own} of its own per step, {more} more {against}"
     if others:
-        text += f"; it waits {_ms(now.wait_s)} for others, they wait {_ms(statistics.median(others))}"
+        theirs = tell_duration(statistics.median(others))
+        text += f"; it waits {tell_duration(now.wait_s)} for others, they wait {theirs}"
     return text
 
 
@@ -225,16 +245,12 @@ def _duration(evidence: Evidence) -> float:
 
 
 def _say_wait(evidence: Evidence) -> str:
-    now = statistics.median(profile.wait_s for profile in evidence.now.values())
+    now = tell_duration(statistics.median(profile.wait_s for profile in evidence.now.values()))
     if not evidence.healthy:
-        return f"nobody's own time stands out; communication takes {_ms(now)} of a step"
-    before = statistics.median(profile.wait_s for profile in evidence.healthy.values())
-    return f"nobody's own time grew; communication takes {_ms(now)} of a step, {_ms(before)} before"
+        return f"nobody's own time stands out; communication takes {now} of a step"
+    before = tell_duration(statistics.median(profile.wait_s for profile in evidence.healthy.values()))
+    return f"nobody's own time grew; communication takes {now} of a step, {before} before"
 
 
 def _hosts(ranks: Sequence[int], evidence: Evidence) -> list[str]:
     return sorted({evidence.hosts[rank] for rank in ranks if rank in evidence.hosts})
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"

@@ -24,6 +24,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     save_s: float
     cpu_s: float
     work: float
+    is_measured: bool = True
+    """Whether waiting was measured; where it was not, all of it passes for own time."""
     error_s: float = 0.0
     """Standard error of its own time."""
 
@@ -31,6 +33,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def own_s(self) -> float:
         """What the rank needed for itself."""
         return max(0.0, self.duration_s - self.wait_s)
+
+    @property
+    def sure_s(self) -> float:
+        """What is surely the rank's own: without measured waiting, only what has a name of its own."""
+        return self.own_s if self.is_measured else self.data_s + self.gc_s + self.save_s
 
     @property
     def compute_s(self) -> float:
@@ -65,6 +72,7 @@ def profile_of(steps: Sequence[Step]) -> Profile | None:
         save_s=_mean(step.save_s for step in measured),
         cpu_s=_mean(step.cpu_s for step in measured),
         work=_mean(step.work for step in measured),
+        is_measured=not any(step.flags & StepFlag.UNMEASURED for step in measured),
         error_s=spread / math.sqrt(count),
     )
 

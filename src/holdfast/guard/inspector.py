@@ -20,7 +20,7 @@ from holdfast.diagnose.imbalance import find_imbalance
 from holdfast.diagnose.layout import Layout, find_layout
 from holdfast.diagnose.lines import find_lines
 from holdfast.diagnose.links import SlowLink, find_slow_links
-from holdfast.diagnose.lookout import HEALTHY_STEPS, Lookout, Trouble
+from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
 from holdfast.findings import Suspect
@@ -132,8 +132,7 @@ class Inspector:
     def _slow_groups(self, trouble: Trouble) -> list[SlowGroup]:
         channels = {rank: {each.number: each for each in mine} for rank, mine in self._channels.items()}
         now = group_times(self._lookout.steps_of(since=trouble.since_step), channels)
-        first = trouble.since_step - HEALTHY_STEPS
-        before = group_times(self._lookout.steps_of(since=first, until=trouble.since_step), channels)
+        before = group_times(trouble.healthy_steps, channels)
         step_s = statistics.median(profile.duration_s for profile in self._lookout.profiles().values())
         return find_slow_groups(now, before, step_s=step_s)
 
