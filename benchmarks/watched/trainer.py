@@ -36,7 +36,7 @@ class Examples(torch.utils.data.Dataset[Any]):
         return {"input_ids": self._tokens[index], "labels": self._tokens[index]}
 
 
-class EndStep(TrainerCallback):
+class EndStep(TrainerCallback):  # type: ignore[misc]
     """Tells the sabotage that a step is over."""
 
     def __init__(self, sabotage: Sabotage) -> None:
