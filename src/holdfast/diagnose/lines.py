@@ -32,6 +32,7 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
         "host_memory",
         re.compile(
             r"\.(copy_|clone|contiguous|pin_memory|copy|tobytes)\(|\b(memcpy|memmove|copyto|deepcopy)\b"
+            r"|\b(bytearray|(np|numpy|torch)\.(empty|zeros|ones|full))\("
         ),
     ),
 )

@@ -21,6 +21,8 @@ from holdfast.findings import Suspect
 
 GUILTY_SHARE = 0.5
 """A rank whose own time grew by this share of what a step lost is to blame for it."""
+NEAR_WORST = 0.7
+"""Of what the worst rank lost."""
 _MOST_PEERS = 200
 LEAST_SHARE = 0.04
 """What is less than this share of a step is not told from noise."""
@@ -88,9 +90,18 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
         return []
     lost_s = _lost(evidence, growths)
     guilty = [each for each in growths if _is_guilty(each, lost_s, evidence.now[each.rank].duration_s)]
+    if not _is_chain(evidence):
+        # Ranks wait for each other all at once: who lost less than the worst holds up nobody.
+        worst_s = max((each.own_s for each in guilty), default=0.0)
+        guilty = [each for each in guilty if each.own_s >= NEAR_WORST * worst_s]
     if guilty and not _is_of_network(guilty, evidence):
         return _blame(guilty, lost_s, evidence, peers)
     return _blame_network(lost_s, evidence)
+
+
+def _is_chain(evidence: Evidence) -> bool:
+    """Say whether ranks pass their work on to each other, so that what each of them loses adds up."""
+    return evidence.layout is not None and len(set(evidence.layout.roles.values())) > 1
 
 
 def _is_of_network(guilty: Sequence[_Growth], evidence: Evidence) -> bool:

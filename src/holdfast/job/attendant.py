@@ -116,11 +116,16 @@ def watch_lines(thread: int, *, rank: int, ask: Ask) -> Lines:
     until_s = time.monotonic() + min(ask.duration_s, LONGEST_S)
     samples = 0
     stack: list[str] = []
+    last_s = time.monotonic() - SAMPLE_EVERY_S
     while True:
         frame = sys._current_frames().get(thread)
+        # A look that comes late was kept waiting by Python's lock: the line that held it counts for that.
+        now_s = time.monotonic()
+        weight = max(1, round((now_s - last_s) / SAMPLE_EVERY_S))
+        last_s = now_s
         if frame is not None:
-            samples += 1
-            counts[_place(frame)] += 1
+            samples += weight
+            counts[_place(frame)] += weight
             if len(counts) > _MOST_LINES:
                 counts = Counter(dict(counts.most_common(_MOST_LINES // 2)))
             if time.monotonic() >= until_s:
