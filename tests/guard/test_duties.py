@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,7 @@ def test_the_controller_judges_the_ranks_of_both_nodes_and_asks_them(two: Two) -
     def is_named() -> bool:
         nonlocal second
         two.second.pass_second(second, 0.09, 0.01)
+        time.sleep(0.1)  # A second's batch is there before the next one's, as in life.
         two.first.pass_second(second, 0.04, 0.06)
         second += 1
         return any(isinstance(event, SuspectsNamed) and event.since_step for event in two.first.told)

@@ -41,6 +41,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attaching, "_attached", None)
     # Hooks are for good: a test that needs them starts a process.
     monkeypatch.setattr(Observer, "install", lambda observer: None)
+    monkeypatch.setattr("holdfast.job.attendant.Attendant.start", lambda attendant: None)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     for name in (RINGS_ENV, ATTEMPT_ENV, ATTACHED_ENV, "TORCHELASTIC_RESTART_COUNT", "RANK"):
         # Set first: only then is what the test itself leaves there taken back at its end.

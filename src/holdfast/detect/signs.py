@@ -17,6 +17,7 @@ from holdfast.detect.host import ProcessRates
 HostCause = Literal["cpu_contention", "host_memory", "storage"]
 Against = Literal["healthy", "others"]
 
+_MANY = 16
 _LEAST_SHARE = 0.05
 """Of the time; less would not be noticed in a step either."""
 _LEAST_GROWTH = 1.25
@@ -104,17 +105,28 @@ def explain(
     rates: Mapping[int, ProcessRates], healthy: Mapping[int, ProcessRates]
 ) -> dict[int, list[HostSign]]:
     """Return per rank what took time from it, strongest first; ranks without a sign have an empty list."""
+    # Of many, one more or less does not move the middle, and it has to be found only once.
+    all_around = _around(list(rates.values())) if len(rates) >= _MANY else None
     found = {}
     for rank in sorted(rates):
-        others = [rates[other] for other in sorted(rates) if other != rank]
-        found[rank] = _signs(rates[rank], healthy.get(rank), others)
+        around = all_around or _around([each for other, each in rates.items() if other != rank])
+        found[rank] = _signs(rates[rank], healthy.get(rank), around)
     return found
 
 
-def _signs(now: ProcessRates, healthy: ProcessRates | None, others: Sequence[ProcessRates]) -> list[HostSign]:
-    parts: dict[HostCause, list[_Part]] = {}
+def _around(others: Sequence[ProcessRates]) -> list[float | None]:
+    """Return the middle of what ranks do, for each measure."""
+    found: list[float | None] = []
     for measure in _MEASURES:
-        part = _examine(measure, now, healthy, others)
+        known = [number for each in others if (number := measure.number(each)) is not None]
+        found.append(statistics.median(known) if known else None)
+    return found
+
+
+def _signs(now: ProcessRates, healthy: ProcessRates | None, around: Sequence[float | None]) -> list[HostSign]:
+    parts: dict[HostCause, list[_Part]] = {}
+    for measure, usual in zip(_MEASURES, around, strict=True):
+        part = _examine(measure, now, healthy, usual)
         if part is not None:
             parts.setdefault(measure.cause, []).append(part)
     signs = [_join(cause, of_cause) for cause, of_cause in parts.items()]
@@ -130,14 +142,12 @@ def _join(cause: HostCause, parts: Sequence[_Part]) -> HostSign:
 
 
 def _examine(
-    measure: _Measure, now: ProcessRates, healthy: ProcessRates | None, others: Sequence[ProcessRates]
+    measure: _Measure, now: ProcessRates, healthy: ProcessRates | None, around: float | None
 ) -> _Part | None:
     number = measure.number(now)
     if number is None:
         return None
     own = None if healthy is None else measure.number(healthy)
-    known = [other for each in others if (other := measure.number(each)) is not None]
-    around = statistics.median(known) if known else None
     most = 1.0
     if measure.is_of_node and now.main_idle_share is not None:
         most = now.main_idle_share

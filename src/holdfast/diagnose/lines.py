@@ -15,6 +15,7 @@ from holdfast.values import Lines, LineSeen
 _LEAST_SHARE = 0.15
 """Of the time, beyond what the others spend in a line."""
 _LEAST_SAMPLES = 20
+_MANY = 50
 _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("garbage_collection", re.compile(r"\bgc\.collect\b")),
     (
@@ -42,8 +43,11 @@ def find_lines(told: Mapping[int, Lines]) -> dict[int, list[Sign]]:
     """Return, by rank, the lines that it was in and its peers were not, the most time-consuming first."""
     shares = {rank: _shares(lines) for rank, lines in told.items() if lines.samples >= _LEAST_SAMPLES}
     found: dict[int, list[Sign]] = {}
+    everybody = list(shares.values())
     for rank, mine in shares.items():
-        others = [theirs for other, theirs in shares.items() if other != rank]
+        # Of many, some will do, and one's own does not move their middle.
+        others = everybody[:: len(everybody) // _MANY] if len(everybody) >= 2 * _MANY else everybody
+        others = [theirs for theirs in others if theirs is not mine]
         if others:
             found[rank] = _stand_out(mine, others, told[rank])
     return found
@@ -62,6 +66,8 @@ def _shares(lines: Lines) -> dict[_Key, float]:
 def _stand_out(mine: Mapping[_Key, float], others: list[dict[_Key, float]], lines: Lines) -> list[Sign]:
     signs = []
     for key, share in mine.items():
+        if share < _LEAST_SHARE:
+            continue
         usual = statistics.median(theirs.get(key, 0.0) for theirs in others)
         if share - usual >= _LEAST_SHARE:
             signs.append(_sign(key, share, usual, lines))

@@ -24,6 +24,7 @@ from holdfast.guard.home import Home
 from holdfast.guard.hosting import Hosting, share_word
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
+from holdfast.guard.probing import order_precheck
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.guard.steady import SteadyRendezvous
@@ -101,6 +102,8 @@ class Agent(SimpleElasticAgent):
         attempt = Attempt(
             number=self._attempt, restarts=restarts, group=worker_group, hub=self._hosting.hub_env
         )
+        if home.plan.settings.precheck:
+            order_precheck(home.rings, world_size=worker_group.workers[0].world_size, attempt=self._attempt)
         self.deaths = []
         self._workers = Workers(make_plans(self._recipe, attempt, home), self._ports.pump, self._ports.say)
         home.log.append(

@@ -73,6 +73,11 @@ def make_parser() -> argparse.ArgumentParser:
         default=None,
         help="Only note that a worker of a pipeline hangs, instead of killing it.",
     )
+    for name, words in (
+        ("--probe", "Stop ranks for a moment to test compute and links, where it is unclear who is slow."),
+        ("--precheck", "Test compute and links of all ranks once, before the first step."),
+    ):
+        parser.add_argument(name, action="store_const", const=True, default=None, help=words)
 
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
@@ -105,6 +110,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "runs": args.log_dir,
         "stop_grace_s": grace_s,
         "kill_hung": args.kill_hung,
+        "probe": args.probe,
+        "precheck": args.precheck,
     }
     args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)

@@ -35,6 +35,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between asking a worker to stop and killing it."""
     kill_hung: bool = True
     """Whether a worker of a pipeline that hangs is killed, so that the others can go on without it."""
+    probe: bool = False
+    """Whether ranks may be stopped for a moment, to test their compute and links."""
+    precheck: bool = False
+    """Whether they are tested before the first step."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.stop_grace_s <= 3600:
@@ -76,7 +80,10 @@ class Home:
             rings=self.rings,
             log=self.log,
             say=say,
-            kill_hung=plan.settings.kill_hung,
+            flags=[
+                *([] if plan.settings.kill_hung else ["--no-kill-hung"]),
+                *(["--probe"] if plan.settings.probe else []),
+            ],
         )
         if node == 0:
             info = make_info(

@@ -26,12 +26,14 @@ from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
 from holdfast.findings import Suspect
 from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
-from holdfast.guard.probing import Probing, wants_probe
+from holdfast.guard.probing import Precheck, Probing, wants_probe
 from holdfast.guard.say import Say
 from holdfast.values import AnyEvent, Ask, Channel, JobRelieved, JobSlowed, Probed, SuspectsNamed
 
 _REMEMBERED = 180
 """Batches of each node, one a second, that are kept."""
+_MANY_NODES, _REMEMBERED_OF_MANY = 64, 30
+"""Of more nodes than this fewer are: 10,000 ranks must not fill the memory."""
 
 
 class Inspector:
@@ -59,7 +61,7 @@ class Inspector:
         """Look at what has come in, and tell what is new."""
         for batch in batches:
             kept = msgspec.structs.replace(batch, steps=[], answers=[], channels={})
-            self._batches.setdefault(batch.node, deque(maxlen=_REMEMBERED)).append(kept)
+            self._remember(kept)
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
         self._inquiry.take(batches)
@@ -75,6 +77,16 @@ class Inspector:
         settled = self._lookout.settled()
         if settled:
             self._report(0, find_imbalance(settled, self._layout()))
+
+    def _remember(self, batch: Batch) -> None:
+        mine = self._batches.get(batch.node)
+        if mine is None:
+            if len(self._batches) == _MANY_NODES:
+                few = {node: deque(old, maxlen=_REMEMBERED_OF_MANY) for node, old in self._batches.items()}
+                self._batches = few
+            room = _REMEMBERED if len(self._batches) < _MANY_NODES else _REMEMBERED_OF_MANY
+            mine = self._batches[batch.node] = deque(maxlen=room)
+        mine.append(batch)
 
     def _name(self) -> None:
         trouble = self._lookout.trouble
@@ -105,6 +117,12 @@ class Inspector:
         if self._probing is None:
             return
         probed = self._probing.look(step=self._lookout.last_step, now_s=now_s, hosts=self._hosts)
+        if probed is not None:
+            self.tell_probed(probed)
+
+    def take_precheck(self, precheck: Precheck) -> None:
+        """Tell what the ranks of this node found before the first step, once."""
+        probed = precheck.look(self._hosts, has_steps=self._lookout.last_step > 0)
         if probed is not None:
             self.tell_probed(probed)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.guard.batches import Batch
 from holdfast.guard.inspector import Inspector
-from holdfast.guard.probing import Probing
+from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.say import Say
 from holdfast.guard.silence import SilenceWatch
 from holdfast.values import AnyEvent, Ask
@@ -26,6 +26,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     say: Say
     probing: Probing | None = None
     """Where the user allowed probes."""
+    precheck: Precheck | None = None
 
 
 class Judge:
@@ -34,12 +35,15 @@ class Judge:
     def __init__(self, bench: Bench, ask: Callable[[Ask], None]) -> None:
         self._inspector = Inspector(tell=bench.tell, say=bench.say, ask=ask, probing=bench.probing)
         self._silence = SilenceWatch(dumps=bench.dumps, tell=bench.tell, say=bench.say, ask=ask)
+        self._precheck = bench.precheck
         self._last: dict[int, tuple[float, Batch]] = {}
         """By node, with when it came and without what happened once only."""
 
     def judge(self, batches: Sequence[Batch], now_s: float, *, has_watchdog: bool) -> None:
         """Look at a second; silence is the watchdog's business where there is one."""
         self._inspector.inspect(batches, now_s)
+        if self._precheck is not None:
+            self._inspector.take_precheck(self._precheck)
         present = self._with_the_late(batches, now_s)
         if not has_watchdog:
             self._silence.look(present, now_s)

@@ -5,6 +5,7 @@ Only where the user allowed it (``--probe``): a probe stops the training for a m
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from holdfast.findings import Suspect
 from holdfast.job.attendant import replace_file
 from holdfast.job.orders import OrderWriter, ProbeKind, ProbeOrder, ProbeResult, read_results
 from holdfast.job.precheck import precheck_path, read_precheck
+from holdfast.job.ring import ring_path
 from holdfast.values import Probed
 
 SURE = 0.9
@@ -109,14 +111,16 @@ class Precheck:
         order = read_precheck(self._folder)
         if order is None or order.id == self._told:
             return None
-        results = read_results(self._folder, order.id, order.ranks)
-        if len(results) < len(order.ranks) and not has_steps:
+        # Those of other nodes lay their results there.
+        here = [rank for rank in order.ranks if ring_path(self._folder, rank).exists()]
+        results = read_results(self._folder, order.id, here)
+        if len(results) < len(here) and not has_steps:
             return None
         self._told = order.id
-        return conclude(results, order, hosts)
+        return conclude(results, msgspec.structs.replace(order, ranks=here, passes=[]), hosts)
 
 
-def write_precheck(folder: Path, *, world_size: int, attempt: int) -> None:
+def order_precheck(folder: Path, *, world_size: int, attempt: int) -> None:
     """Order the probes of an attempt; every rank finds the order when it has met the others."""
     ranks = list(range(world_size))
     order = ProbeOrder(
@@ -128,4 +132,5 @@ def write_precheck(folder: Path, *, world_size: int, attempt: int) -> None:
         timeout_s=10.0,
         repeats=10,
     )
-    replace_file(precheck_path(folder), msgspec.json.encode(order))
+    with contextlib.suppress(OSError):  # Then there is none, and training begins at once.
+        replace_file(precheck_path(folder), msgspec.json.encode(order))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -25,11 +26,11 @@ class Supervisor:
     """The launcher's side of the guard; call ``look`` often, from the main thread."""
 
     def __init__(
-        self, *, run_dir: Path, rings: Path, log: EventLog, say: Say, kill_hung: bool = True
+        self, *, run_dir: Path, rings: Path, log: EventLog, say: Say, flags: Sequence[str] = ()
     ) -> None:
         self._command = [sys.executable, "-P", "-m", "holdfast.guard.watcher"]
         self._command += ["--run-dir", str(run_dir), "--rings", str(rings), "--node", str(log.node)]
-        self._command += ["--parent", str(os.getpid()), *([] if kill_hung else ["--no-kill-hung"])]
+        self._command += ["--parent", str(os.getpid()), *flags]
         self._log = log
         self._say = say
         self._reporting: Reporting | None = None

@@ -37,6 +37,7 @@ from holdfast.guard.batches import Gatherer
 from holdfast.guard.duties import make_duty
 from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.judging import Bench
+from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.reporting import add_flags, read_flags
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
@@ -70,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
     parser.add_argument("--no-kill-hung", action="store_true", help="only note that a worker hangs")
+    parser.add_argument("--probe", action="store_true", help="ranks may be stopped to be tested")
     add_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
@@ -114,7 +116,13 @@ class _Guard:
             kills=not args.no_kill_hung,
         )
         self._gatherer = Gatherer(args.rings, self._rings, node=args.node, host=socket.gethostname())
-        bench = Bench(dumps=self._run_dir / "flight_recorder", tell=self._log.append, say=self._say)
+        bench = Bench(
+            dumps=self._run_dir / "flight_recorder",
+            tell=self._log.append,
+            say=self._say,
+            probing=Probing(args.rings) if args.probe else None,
+            precheck=Precheck(args.rings),
+        )
         self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
 
     def watch(self) -> None:
