@@ -12,11 +12,12 @@ export HOLDFAST_DATA ?= $(abspath $(wildcard ../shared/data))
 demo: .venv/ready ## Break a real job on purpose and watch it
 	$(BIN)/holdfast demo
 
-test: .venv/ready ## The whole suite
-	$(BIN)/python -m pytest
+test: .venv/ready ## The whole suite: what starts real processes one by one, the rest side by side
+	$(BIN)/python -m pytest -n 2 -m "not processes"
+	$(BIN)/python -m pytest -m processes
 
 fast: .venv/ready ## The part of the suite without real processes
-	$(BIN)/python -m pytest -m "not processes"
+	$(BIN)/python -m pytest -n 2 -m "not processes"
 
 check: .venv/ready ## Style, types, architecture
 	$(BIN)/ruff check .

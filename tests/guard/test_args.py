@@ -41,13 +41,27 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
     assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "localhost:0")
     assert parse(["train.py"], {}).config.run_id != config.run_id
     assert args.shown_ranks is None
-    assert args.flags == {"run_dir": None, "runs": None, "stop_grace_s": None, "kill_hung": None}
+    assert args.flags == {
+        "run_dir": None,
+        "runs": None,
+        "stop_grace_s": None,
+        "kill_hung": None,
+        "probe": None,
+        "precheck": None,
+    }
 
 
 def test_torchruns_flags_set_our_settings() -> None:
     """The log folder holds the run directories, and the grace period is the shutdown time-out."""
     args = parse(["--log-dir", "logs", "--shutdown-timeout", "7", "train.py"], {})
-    assert args.flags == {"run_dir": None, "runs": "logs", "stop_grace_s": 7, "kill_hung": None}
+    assert args.flags == {
+        "run_dir": None,
+        "runs": "logs",
+        "stop_grace_s": 7,
+        "kill_hung": None,
+        "probe": None,
+        "precheck": None,
+    }
     assert parse(["--no-kill-hung", "train.py"], {}).flags["kill_hung"] is False
     assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"
 
