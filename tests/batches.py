@@ -17,7 +17,7 @@ from holdfast.guard.frames import (
     from_controller,
     make_report,
 )
-from holdfast.values import InCall, Lines, Step
+from holdfast.telemetry import InCall, Lines, Step
 
 TOKEN = "the token"
 

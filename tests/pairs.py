@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from holdfast.job.attach import RINGS_ENV
 from holdfast.job.channels import channels_path, read_channels
 from holdfast.job.ring import RingReader, ring_path
-from holdfast.values import Channel, Step
+from holdfast.telemetry import Channel, Step
 
 PATIENCE_S = 60.0
 _FOREIGN = ("RANK", "LOCAL_RANK", "TORCHELASTIC_", "HOLDFAST_", "MASTER_", "WORLD_SIZE")

@@ -18,7 +18,7 @@ from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.lookout import Lookout
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.findings import Cause, ChangePoint, Suspect
-from holdfast.values import Step
+from holdfast.telemetry import Step
 
 Floats = npt.NDArray[np.float64]
 HarmKind = Literal["compute", "data", "gc", "saving", "work", "contention", "network"]

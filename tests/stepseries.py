@@ -12,7 +12,7 @@ import numpy.typing as npt
 from holdfast.detect.examine import Detector, Examined, examine
 from holdfast.detect.steps import StepDetector
 from holdfast.findings import ChangePoint, Episode
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[int, int | None]

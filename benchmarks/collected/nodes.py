@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.detect.counters import GroupTimes, NodeCounters, Pressure, ProcessCounters, Sample, ThreadTimes
 from holdfast.detect.links import LinkSnapshot, SocketCounters
 from holdfast.guard.batches import Batch
-from holdfast.values import Ask, Channel, ChannelUse, InCall, Lines, LineSeen, Step
+from holdfast.telemetry import Ask, Channel, ChannelUse, InCall, Lines, LineSeen, Step
 
 THREADS, BUSY_THREADS = 40, 4
 SOCKETS = 4

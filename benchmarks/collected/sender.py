@@ -11,7 +11,7 @@ import msgspec
 from collected.nodes import Node
 from holdfast.guard.frames import Cutter, Hello, Question, encode, from_controller, make_report
 from holdfast.guard.trimming import Trimmer
-from holdfast.values import Ask
+from holdfast.telemetry import Ask
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

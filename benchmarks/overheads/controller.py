@@ -11,7 +11,7 @@ import sys
 import time
 
 from holdfast.diagnose.lookout import Lookout
-from holdfast.values import ChannelUse, Step
+from holdfast.telemetry import ChannelUse, Step
 
 RANKS, STEPS, NOISE, SLOW_SINCE = 10_000, 120, 0.02, 100
 

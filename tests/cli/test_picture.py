@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.cli.picture import draw
 from holdfast.lab.story import Recovery, Story
-from holdfast.values import Step
+from holdfast.telemetry import Step
 
 DURATIONS_S = [0.1] * 20 + [1.5] + [0.15] * 20
 STEPS = [

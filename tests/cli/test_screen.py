@@ -13,15 +13,8 @@ from holdfast.cli.screen import Screen, print_summary, states
 from holdfast.errors import InputError
 from holdfast.lab.story import Recovery, Story
 from holdfast.membership import Needs
-from holdfast.values import (
-    AnyEvent,
-    AttemptStarted,
-    Record,
-    Regrouped,
-    Step,
-    StepSeen,
-    WorkerDied,
-)
+from holdfast.telemetry import Step
+from holdfast.values import AnyEvent, AttemptStarted, Record, Regrouped, StepSeen, WorkerDied
 
 STARTED = AttemptStarted(world_size=4, nodes=1, ranks=[0, 1, 2, 3], pids=[5, 6, 7, 8])
 CONNECTED = Regrouped(generation=0, members=[0, 1, 2, 3], version=0, dead=[])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.detect.clocks import Clocks, Sight, Spent
-from holdfast.values import Phase, Status
+from holdfast.telemetry import Phase, Status
 
 
 def _sight(rank: int = 0, *, state: str = "S", runs: int = 0, starved_s: float = 0.0, **place: Any) -> Sight:

@@ -17,7 +17,7 @@ from holdfast.guard.schedules import find_makers
 from holdfast.plan.ops import Schedule
 from holdfast.plan.problem import Problem, Worker
 from holdfast.plan.timing import duration, made_by, needed_by, time_schedule
-from holdfast.values import Phase, Status
+from holdfast.telemetry import Phase, Status
 from problems import problems, random_schedule
 
 LIMITS = Limits(timeout_s=2.0, stop_s=0.2)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.detect.jobsteps import JobStep, JobSteps
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 
 
 def a_step(rank: int, step: int, duration_s: float = 1.0, **more: Any) -> Step:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.diagnose.groups import GroupTime, find_slow_groups, group_times
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.profiles import profile_of
-from holdfast.values import Channel, ChannelUse, Step
+from holdfast.telemetry import Channel, ChannelUse, Step
 
 PAIRS = [(0, 4), (1, 5), (2, 6), (3, 7)]
 Told = tuple[dict[int, list[Step]], dict[int, dict[int, Channel]]]

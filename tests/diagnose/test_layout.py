@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from holdfast.diagnose.layout import Layout, find_layout
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 Groups = Mapping[str, Sequence[Sequence[int]]]
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.diagnose import lookout as lookout_module
 from holdfast.diagnose.lookout import ENOUGH_S, ENOUGH_STEPS, HISTORY, TOO_LONG_S, Lookout
-from holdfast.values import Step
+from holdfast.telemetry import Step
 from simulatedsteps import Harm, SimulatedJob, watch, watch_job
 
 HURT = Harm(kind="compute", ranks=(1,), more_s=0.3, first=60)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.diagnose.naming import Evidence, name_suspects
-from holdfast.values import StepFlag
+from holdfast.telemetry import StepFlag
 from simulatedsteps import CAUSES, Harm, HarmKind, SimulatedJob, watch, watch_job
 
 SHAPES = [(2, 1), (3, 1), (4, 1), (16, 1), (64, 1), (4, 4), (8, 2), (8, 4), (64, 8)]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.profiles import Profile
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 from simulatedsteps import Harm, SimulatedJob, watch, watch_job
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.diagnose.profiles import Profile, is_typical, profile_of, profiles_of
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 
 
 def a_step(number: int, duration_s: float = 1.0, **more: Any) -> Step:

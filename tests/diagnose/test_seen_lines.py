@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.diagnose.lines import find_lines
 from holdfast.findings import Cause
-from holdfast.values import Lines, LineSeen
+from holdfast.telemetry import Lines, LineSeen
 
 
 def seen(count: int, line: int = 10, source: str = "loss.backward()", *inner: str) -> LineSeen:

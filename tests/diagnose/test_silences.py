@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.diagnose.silences import Quiet, add_places, name_silent
 from holdfast.findings import Suspect
-from holdfast.values import InCall
+from holdfast.telemetry import InCall
 
 IN_BACKWARD = ["/lib/torch/autograd/graph.py:869 _engine_run_backward", "/job/train.py:40 main"]
 IN_CALL = ["/lib/torch/distributed/distributed_c10d.py:3101 all_reduce", "/job/train.py:41 main"]

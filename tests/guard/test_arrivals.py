@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batches import make_batch
 from holdfast.guard.arrivals import ClockOffset, rebase
-from holdfast.values import InCall
+from holdfast.telemetry import InCall
 
 
 @given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=50), st.floats(-1e6, 1e6))

@@ -13,7 +13,7 @@ from helpers import wait_until
 from holdfast.guard import collecting
 from holdfast.guard.collecting import narrow
 from holdfast.guard.frames import Heard, Question, make_report
-from holdfast.values import Ask, Channel, Step
+from holdfast.telemetry import Ask, Channel, Step
 
 __all__ = ["kept"]  # A fixture.
 

@@ -15,7 +15,7 @@ from batches import TOKEN, make_batch, make_hello
 from helpers import wait_until
 from holdfast.guard import collecting
 from holdfast.guard.frames import Hello, encode, make_report
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 __all__ = ["kept"]  # A fixture.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from batches import make_lines
 from holdfast.guard.dumps import DumpsHere, store_dumps
 from holdfast.guard.frames import Question
-from holdfast.values import Ask
+from holdfast.telemetry import Ask
 
 
 def _question(dumps: str | None, dump_bytes: int = 100) -> Question:

@@ -20,7 +20,8 @@ from holdfast.guard.reporting import Meeting, Reporting, accept
 from holdfast.guard.rings import Rings
 from holdfast.guard.shipping import LED_S
 from holdfast.job.attendant import ask_path
-from holdfast.values import AnyEvent, Ask, JobSlowed, Lines, LineSeen, Step, SuspectsNamed
+from holdfast.telemetry import Ask, Lines, LineSeen, Step
+from holdfast.values import AnyEvent, JobSlowed, SuspectsNamed
 
 STEP_S = 0.05
 STEPS = 20

@@ -24,7 +24,7 @@ from holdfast.guard.frames import (
     knows_token,
     make_report,
 )
-from holdfast.values import Ask, Channel
+from holdfast.telemetry import Ask, Channel
 
 MESSAGES: list[FromGuard] = [
     make_hello(),

@@ -16,7 +16,7 @@ import pytest
 from helpers import wait_until
 from holdfast.guard.pages import Page, Pages
 from holdfast.job.status import StatusWriter, page_path
-from holdfast.values import Phase
+from holdfast.telemetry import Phase
 
 pytestmark = pytest.mark.processes
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.guard.schedules import Schedules, find_makers
 from holdfast.job.status import publish_schedule, schedule_path
 from holdfast.plan.ops import parse_schedule
-from holdfast.values import Phase, Status
+from holdfast.telemetry import Phase, Status
 
 REROUTED = """dp 2 pp 2 microbatches 1
 0.0: 0F0.0 0F1.0 0I0.0 0W0.0 0B1.0

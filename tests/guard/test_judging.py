@@ -9,7 +9,8 @@ from batches import make_batch
 from helpers import Ears
 from holdfast.guard.batches import Batch
 from holdfast.guard.judging import Bench, Judge
-from holdfast.values import AnyEvent, Ask, InCall, JobHung, Step
+from holdfast.telemetry import Ask, InCall, Step
+from holdfast.values import AnyEvent, JobHung
 
 
 def _judge(folder: Path, ears: Ears) -> tuple[Judge, list[AnyEvent], list[Ask]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.guard.packing import PackedChannel, Unpacker, pack
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 _RANKS = st.lists(st.integers(0, 40), max_size=30)
 

@@ -15,7 +15,7 @@ from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import LOOK_FOR_S, Inquiry
 from holdfast.guard.questions import Questions
 from holdfast.job.attendant import Attendant, answer_path, ask_path
-from holdfast.values import Ask, Lines
+from holdfast.telemetry import Ask, Lines
 
 
 def an_ask(name: str, *ranks: int, duration_s: float = 0.05) -> Ask:

@@ -16,7 +16,7 @@ from holdfast.guard.collecting import Collector
 from holdfast.guard.frames import Heard, Question, encode
 from holdfast.guard.shipping import LED_S, Shipper
 from holdfast.guard.sockets import listen
-from holdfast.values import Ask, Channel, Step
+from holdfast.telemetry import Ask, Channel, Step
 
 __all__ = ["kept"]  # A fixture.
 

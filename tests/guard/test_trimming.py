@@ -12,7 +12,7 @@ from holdfast.detect.counters import NodeCounters, Sample, ThreadTimes
 from holdfast.detect.host import strain_between
 from holdfast.guard.batches import Batch
 from holdfast.guard.trimming import Trimmer
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 PID = 10
 

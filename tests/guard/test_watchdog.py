@@ -16,7 +16,8 @@ import pytest
 from helpers import wait_until
 from holdfast.guard.watchdog import EVERY_S, Watchdog
 from holdfast.job.status import page_path
-from holdfast.values import AnyEvent, Step, WorkerHung
+from holdfast.telemetry import Step
+from holdfast.values import AnyEvent, WorkerHung
 from pagejobs import Job
 
 pytestmark = pytest.mark.processes

@@ -20,6 +20,7 @@ from holdfast.guard.sessions import end_sessions
 from holdfast.guard.watcher import records_of, running_workers, summarise
 from holdfast.job.ring import RingWriter, ring_path
 from holdfast.observe.eventlog import read_events
+from holdfast.telemetry import Step, Summary
 from holdfast.values import (
     AnyEvent,
     AttemptEnded,
@@ -29,9 +30,7 @@ from holdfast.values import (
     RunEnded,
     RunStarted,
     Stamp,
-    Step,
     StepSeen,
-    Summary,
 )
 
 LAUNCHER = """

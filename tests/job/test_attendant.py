@@ -21,7 +21,7 @@ from helpers import PATIENCE_S, wait_until
 from holdfast.diagnose.hangs import diagnose_hang
 from holdfast.job.attendant import LOOK_EVERY_S, Attendant, answer_path, ask_path, replace_file, watch_lines
 from holdfast.observe.flight import read_dumps
-from holdfast.values import Ask, Lines
+from holdfast.telemetry import Ask, Lines
 
 SLEEPER = """
 import sys, threading, time

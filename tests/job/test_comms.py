@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commsjob import STALL_S
-from holdfast.values import Channel, Step
+from holdfast.telemetry import Channel, Step
 from pairs import Run, run_ranks
 
 JOBS = Path(__file__).parent.parent

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 from pairs import Run, run_ranks
 from shardjob import KINDS, STALL_S, STALLED, STEPS
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.job.observer import Observer
 from holdfast.job.ring import RingReader, ring_path
 from holdfast.job.tally import MOST_ERRORS
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 
 
 class Optimizer:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 from pairs import Run, run_ranks
 from pausejob import KINDS, PAUSE_S, STEPS
 

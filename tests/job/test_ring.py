@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.job.ring import MAGIC, SLOT_WORDS, RingReader, RingWriter, ring_path
-from holdfast.values import Step
+from holdfast.telemetry import Step
 
 WRITER = """
 import sys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.values import StepFlag
+from holdfast.telemetry import StepFlag
 from pairs import run_ranks
 from trainerjob import ACCUMULATED, BATCH, EVALUATE_EVERY, STEPS
 

@@ -8,7 +8,8 @@ from helpers import STAMP, make_death
 from holdfast.lab.story import Outcome, find_difference, plan_ratio, read_outcome, tell, witnessed
 from holdfast.membership import Needs
 from holdfast.plan.planner import make_plan
-from holdfast.values import Record, Step, WorkerDied
+from holdfast.telemetry import Step
+from holdfast.values import Record, WorkerDied
 from schedules import make_problem
 
 NEEDS = Needs(dp=3, pp=2, microbatches=4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InputError
 from holdfast.observe.series import Columns, Series, read_series
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 TWO = [[StepTime(step=1, duration_s=0.5), StepTime(step=2, duration_s=0.75)]]
 

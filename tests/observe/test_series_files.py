@@ -11,7 +11,7 @@ import pytest
 from helpers import run_python
 from holdfast.errors import InputError
 from holdfast.observe.series import read_series
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 
 def refuse(path: Path) -> str:

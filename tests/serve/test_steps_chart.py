@@ -11,7 +11,7 @@ import pytest
 from holdfast.detect.examine import Examined
 from holdfast.findings import Episode
 from holdfast.serve.steps import MOST_POINTS, draw_steps, steps_page
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 from stepseries import Floats, found, levels, noisy, step_times
 
 SVG = "{http://www.w3.org/2000/svg}"

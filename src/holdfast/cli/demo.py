@@ -29,7 +29,8 @@ from holdfast.lab.fork import Job, Lab
 from holdfast.lab.story import Outcome, find_difference, read_outcome, tell
 from holdfast.membership import Needs
 from holdfast.observe.eventlog import read_run
-from holdfast.values import Record, Step, StepSeen
+from holdfast.telemetry import Step
+from holdfast.values import Record, StepSeen
 
 STEPS = 40
 STAGES = 2

@@ -20,7 +20,7 @@ from holdfast.findings import ChangePoint
 from holdfast.observe.calls import is_table, read_calls
 from holdfast.observe.series import Columns, Series, read_series
 from holdfast.serve.steps import draw_steps, steps_page
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 UNITS_S = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 DETECTORS: dict[str, Callable[..., Detector]] = {"bayes": StepDetector, "eroica": EroicaDetector}

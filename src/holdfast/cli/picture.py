@@ -10,7 +10,7 @@ from html import escape
 from itertools import pairwise
 
 from holdfast.lab.story import Recovery, Story, witnessed
-from holdfast.values import Step
+from holdfast.telemetry import Step
 
 _WIDTH, _HEIGHT = 880, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 56, 46

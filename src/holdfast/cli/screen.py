@@ -13,7 +13,8 @@ from rich.text import Text
 from holdfast.cli.words import phrase
 from holdfast.lab.story import Story, tell, witnessed
 from holdfast.membership import Needs
-from holdfast.values import AttemptStarted, FaultInjected, Record, Regrouped, Step, StepSeen, WorkerDied
+from holdfast.telemetry import Step
+from holdfast.values import AttemptStarted, FaultInjected, Record, Regrouped, StepSeen, WorkerDied
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 90

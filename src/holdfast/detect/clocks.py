@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from holdfast.detect.hang import STOPPED, TRACED
-from holdfast.values import Status
+from holdfast.telemetry import Status
 
 LATE_S = 1.0
 """How late a look may be; half the shortest time-out there is."""

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.detect.episodes import episodes_of
 from holdfast.findings import ChangePoint, Episode
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 
 class Detector(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from holdfast.values import Phase, Status
+from holdfast.telemetry import Phase, Status
 
 Makers = Mapping[tuple[int, int], tuple[int, int]]
 """Of one schedule: for the rank and index of an operation, rank and index of the one that makes its input."""

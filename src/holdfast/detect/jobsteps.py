@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 
 _MOST_OPEN = 64
 """Steps that may wait for a rank; one that is further behind is not waited for until it has caught up."""

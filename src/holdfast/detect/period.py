@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 Ints = npt.NDArray[np.int64]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.diagnose.telling import tell_duration
 from holdfast.diagnose.wording import name_ranks
-from holdfast.values import Channel, Step
+from holdfast.telemetry import Channel, Step
 
 SUSPICIOUS = 1.1
 _LEAST_MEMBERS = 2

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 _ALIKE = re.compile(
     r"(^|[_\W])(d?dp|[eh]?[fh]sdp|replicate|shard|[ce]?tp|tensor|sp|cp|context|(data|sequence)_parallel)"

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from holdfast.diagnose.causes import Sign
 from holdfast.findings import Cause
-from holdfast.values import Lines, LineSeen
+from holdfast.telemetry import Lines, LineSeen
 
 _LEAST_SHARE = 0.15
 """Of the time, beyond what the others spend in a line."""

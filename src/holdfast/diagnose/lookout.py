@@ -14,7 +14,7 @@ from holdfast.detect.jobsteps import JobStep, JobSteps
 from holdfast.detect.steps import StepDetector
 from holdfast.diagnose.profiles import Profile, profiles_of
 from holdfast.findings import ChangePoint
-from holdfast.values import Step
+from holdfast.telemetry import Step
 
 HISTORY = 256
 """Steps per rank that are remembered."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.values import Step, StepFlag
+from holdfast.telemetry import Step, StepFlag
 
 NOT_TYPICAL = StepFlag.EVALUATION | StepFlag.CHECKPOINT | StepFlag.SKIPPED | StepFlag.FIRST | StepFlag.COMPILE
 

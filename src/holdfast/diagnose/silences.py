@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, Suspect
-from holdfast.values import InCall
+from holdfast.telemetry import InCall
 
 _STOPPED = "Tt"
 _GONE = "ZX"

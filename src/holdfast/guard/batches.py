@@ -18,7 +18,7 @@ from holdfast.guard.rings import Rings
 from holdfast.guard.sampler import Sampler
 from holdfast.job.channels import read_channels
 from holdfast.job.linkpage import LinkPageReader
-from holdfast.values import Ask, Channel, InCall, Lines, Step
+from holdfast.telemetry import Ask, Channel, InCall, Lines, Step
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

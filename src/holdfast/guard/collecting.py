@@ -20,7 +20,7 @@ from holdfast.guard.frames import Heard, Question, encode
 from holdfast.guard.packing import Unpacker
 from holdfast.guard.peers import BROKEN, Peer
 from holdfast.guard.sockets import notice_loss
-from holdfast.values import Ask
+from holdfast.telemetry import Ask
 
 _BEAT_S = 2.0
 """How often the nodes hear that somebody is at work."""

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.guard.frames import Question
 from holdfast.job.attendant import replace_file
-from holdfast.values import Ask, Lines
+from holdfast.telemetry import Ask, Lines
 
 
 class DumpsHere:

@@ -19,7 +19,7 @@ from holdfast.guard.judging import Bench, Judge
 from holdfast.guard.reporting import Reporting
 from holdfast.guard.shipping import Shipper
 from holdfast.guard.trimming import Trimmer
-from holdfast.values import Ask
+from holdfast.telemetry import Ask
 
 
 class Duty(Protocol):

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.guard.batches import Batch
 from holdfast.guard.packing import PackedChannel, pack
-from holdfast.values import Ask
+from holdfast.telemetry import Ask
 
 HEADER_BYTES = 4
 LIMIT_BYTES = 64 << 20

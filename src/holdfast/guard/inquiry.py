@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.guard.batches import Batch
 from holdfast.job.attendant import LOOK_EVERY_S
-from holdfast.values import Ask, Lines
+from holdfast.telemetry import Ask, Lines
 
 LOOK_FOR_S = 1.5
 """For how long ranks look where they spend their time."""

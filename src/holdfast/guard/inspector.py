@@ -28,7 +28,8 @@ from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
 from holdfast.guard.probing import Precheck, Probing, wants_probe
 from holdfast.guard.say import Say
-from holdfast.values import AnyEvent, Ask, Channel, JobRelieved, JobSlowed, Probed, SuspectsNamed
+from holdfast.telemetry import Ask, Channel
+from holdfast.values import AnyEvent, JobRelieved, JobSlowed, Probed, SuspectsNamed
 
 _REMEMBERED = 180
 """Batches of each node, one a second, that are kept."""

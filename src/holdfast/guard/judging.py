@@ -12,7 +12,8 @@ from holdfast.guard.inspector import Inspector
 from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.say import Say
 from holdfast.guard.silence import SilenceWatch
-from holdfast.values import AnyEvent, Ask
+from holdfast.telemetry import Ask
+from holdfast.values import AnyEvent
 
 _KEPT_S = 60.0
 """How long the last word of a node stands when no more comes."""

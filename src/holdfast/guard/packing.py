@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 _Run = tuple[int, int, int]
 """First rank, how many, and from one to the next."""

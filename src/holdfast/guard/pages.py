@@ -15,7 +15,7 @@ from pathlib import Path
 from holdfast.guard.threads import Threads, times
 from holdfast.job.ring import RingReader, ring_path
 from holdfast.job.status import StatusReader, started_ticks
-from holdfast.values import Status
+from holdfast.telemetry import Status
 
 _DEAD = "ZXx"
 

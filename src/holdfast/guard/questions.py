@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.job.attendant import answer_path, ask_path, replace_file
-from holdfast.values import Ask, Lines
+from holdfast.telemetry import Ask, Lines
 
 
 class Questions:

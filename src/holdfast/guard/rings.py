@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.job.place import rings_folder
 from holdfast.job.ring import RingReader
-from holdfast.values import InCall, Step
+from holdfast.telemetry import InCall, Step
 
 _PREFIX = "launch-"
 _OWNER = "owner.lock"

@@ -11,7 +11,7 @@ from holdfast.errors import InputError
 from holdfast.job.status import schedule_path
 from holdfast.plan.ops import Schedule, parse_schedule
 from holdfast.plan.timing import made_by, needed_by
-from holdfast.values import Status
+from holdfast.telemetry import Status
 
 
 class _Known(msgspec.Struct, frozen=True):

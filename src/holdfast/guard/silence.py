@@ -16,7 +16,8 @@ from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
 from holdfast.guard.say import Say
 from holdfast.observe.flight import read_dumps
-from holdfast.values import AnyEvent, Ask, JobHung
+from holdfast.telemetry import Ask
+from holdfast.values import AnyEvent, JobHung
 
 
 class SilenceWatch:

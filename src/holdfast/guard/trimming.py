@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.detect.counters import ProcessCounters, Sample, ThreadTimes
 from holdfast.guard.batches import Batch
-from holdfast.values import Channel, Lines
+from holdfast.telemetry import Channel, Lines
 
 BUSY_SHARE = 0.005
 """Of the time: a thread that ran or waited for less since the look before has done nothing."""

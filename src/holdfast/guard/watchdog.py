@@ -16,7 +16,8 @@ from holdfast.detect.clocks import Clocks, Sight, Spent
 from holdfast.detect.hang import HISTORY, STOPPED, Hung, Limits, Seen, find_hung, find_suspects, limits_of
 from holdfast.guard.pages import Page, Pages
 from holdfast.guard.schedules import Schedules
-from holdfast.values import AnyEvent, Phase, Status, Step, WorkerHung
+from holdfast.telemetry import Phase, Status, Step
+from holdfast.values import AnyEvent, WorkerHung
 
 EVERY_S = 0.05
 _Place = tuple[int, int, int, int]

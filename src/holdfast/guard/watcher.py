@@ -46,6 +46,7 @@ from holdfast.guard.watchdog import EVERY_S as LOOK_EVERY_S
 from holdfast.guard.watchdog import Watchdog
 from holdfast.job.deathsig import ask_for_death_signal
 from holdfast.observe.eventlog import read_events
+from holdfast.telemetry import Step, Summary
 from holdfast.values import (
     AttemptEnded,
     AttemptStarted,
@@ -54,9 +55,7 @@ from holdfast.values import (
     Record,
     RunEnded,
     RunStarted,
-    Step,
     StepSeen,
-    Summary,
 )
 
 _EVERY_S = 1.0

@@ -17,7 +17,7 @@ from types import FrameType
 
 import msgspec
 
-from holdfast.values import Ask, Lines, LineSeen
+from holdfast.telemetry import Ask, Lines, LineSeen
 
 LOOK_EVERY_S = 0.5
 SAMPLE_EVERY_S = 0.005

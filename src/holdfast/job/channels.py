@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.job.tally import REST
-from holdfast.values import Channel
+from holdfast.telemetry import Channel
 
 MOST = 256
 """Channels that are told apart; a rank of a large job has a few tens."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.job.channels import Channels
 from holdfast.job.tally import Tally
-from holdfast.values import StepFlag
+from holdfast.telemetry import StepFlag
 
 _SAMPLE_ON_DEVICE = 10
 """On an accelerator the log waits for its events: only each so manyth backward pass is looked at."""

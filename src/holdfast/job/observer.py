@@ -23,7 +23,7 @@ from holdfast.job.pauses import Pauses
 from holdfast.job.ring import RingWriter, ring_path
 from holdfast.job.symbols import Symbols
 from holdfast.job.tally import MOST_ERRORS, Tally
-from holdfast.values import StepFlag
+from holdfast.telemetry import StepFlag
 
 
 class Observer:

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.job.cycle import Cycle
 from holdfast.job.symbols import Symbols
 from holdfast.job.tally import Tally
-from holdfast.values import StepFlag
+from holdfast.telemetry import StepFlag
 
 _SAVERS = (
     ("torch.serialization", "save", ("torch",)),

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.values import ChannelUse, InCall, Step
+from holdfast.telemetry import ChannelUse, InCall, Step
 
 MAGIC = int.from_bytes(b"HFRING3\0", "little")
 HEADER_WORDS = 16

@@ -14,7 +14,7 @@ import os
 import time
 from pathlib import Path
 
-from holdfast.values import Phase, Status
+from holdfast.telemetry import Phase, Status
 
 __all__ = [
     "Phase",

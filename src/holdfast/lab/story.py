@@ -13,7 +13,8 @@ from holdfast.membership import Needs
 from holdfast.plan.choose import choose
 from holdfast.plan.problem import Problem, Worker, make_speeds
 from holdfast.plan.timing import time_schedule
-from holdfast.values import Death, Record, Step, WorkerDied
+from holdfast.telemetry import Step
+from holdfast.values import Death, Record, WorkerDied
 
 _WARM_UP = 3
 """First steps that are not typical: memory is being allocated, connections are being made."""

@@ -26,7 +26,7 @@ from holdfast.observe.tables import (
     parquet_rows,
     whole,
 )
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 STEP_NAMES = ("step", "iteration", "iter")
 TIME_NAMES = {

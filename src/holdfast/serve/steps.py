@@ -10,7 +10,7 @@ import numpy as np
 from holdfast.detect.examine import Examined
 from holdfast.findings import Episode
 from holdfast.serve.chart import Chart, Panel, Series, draw, page
-from holdfast.values import StepTime
+from holdfast.telemetry import StepTime
 
 MOST_POINTS = 3000
 """Drawn per attempt."""
