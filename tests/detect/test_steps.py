@@ -239,3 +239,21 @@ def _many_kinds() -> list[Floats]:
         levels((100, 1.5), (100, 1.0), seed=4),
         levels((80, 1.0), (40, 2.0), (80, 1.0), (40, 1.3), (80, 1.0), seed=5),
     ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_job_with_pairs_of_long_steps_may_have_three_of_them_once(seed: int) -> None:
+    """Checkpoints take two steps, and the network has a mood just before one: that is no slowdown."""
+    times = noisy(800, seed=seed)
+    for at in range(50, 800, 50):
+        times[at : at + 2] *= 2.5
+    times[599] *= 2.0
+    assert found(times).change_points == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slowdown_is_noticed_at_once_where_steps_are_even(seed: int) -> None:
+    """Without such steps before, three of them are enough."""
+    times = levels((300, 1.0), (30, 2.0), seed=seed)
+    (change,) = found(times).change_points
+    assert change.detected_step - change.step <= 3

@@ -55,6 +55,7 @@ class StepDetector:
         self._changed: Counter[Direction] = Counter()
         """For how many steps the job has been above, or below, the level that it is compared with."""
         self._last: deque[tuple[int, float]] = deque(maxlen=_MOST_STEPS)
+        self._bursts = Bursts()
         self._is_first = True
 
     @property
@@ -103,6 +104,7 @@ class StepDetector:
         self._healthy = healthy = self._taught(self._healthy, run, value)
         self._last.append((step, value))
         if self._told is None:
+            self._bursts.see(value - healthy.mean > max(self._slow, 4 * healthy.spread))
             return self._judge_healthy(run, step, healthy)
         return self._judge_slow(run, step, healthy, self._told)
 
@@ -122,6 +124,7 @@ class StepDetector:
     def _judge_healthy(self, run: Run, step: int, healthy: Run) -> list[ChangePoint]:
         if self._has_changed("slow", run, healthy):
             self._told = run
+            self._bursts.forget_row()
             return [self._change((run.start, step), healthy, run)]
         if run.start == healthy.start:
             self._changed["relief"] = 0
@@ -185,10 +188,13 @@ class StepDetector:
         if apart + self._error(run, level) < (self._slow if least is None else least):
             self._changed[direction] = 0
             return False
-        # A run may be younger than the change: a ramp is many runs.
-        steps = max(self._changed[direction] + 1, round(run.weight), self._count_beyond(run, level))
+        # A run may be younger than the change: a ramp is many runs. A step that is back where it was tells
+        # nothing for it: two long steps of a checkpoint are not three.
+        beyond = self._count_beyond(run, level)
+        steps = max(self._changed[direction] + min(beyond, 1), round(run.weight), beyond)
         self._changed[direction] = steps
-        is_long = steps >= steps_needed(apart) and run.weight > least_weight - _ROUND
+        least_steps = max(steps_needed(apart), self._bursts.least_steps if direction == "slow" else 0)
+        is_long = steps >= least_steps and run.weight > least_weight - _ROUND
         if not is_long or self._sigmas(apart, run, level) < _SIGMAS:
             return False
         self._changed.clear()
@@ -234,6 +240,33 @@ class StepDetector:
             is_slow=is_slow,
             confidence=round(0.5 * (1 + math.erf(sigmas / math.sqrt(2))), 4),
         )
+
+
+class Bursts:
+    """How many long steps in a row a job has now and then: checkpoints, evaluations, a network's moods."""
+
+    def __init__(self) -> None:
+        self._row = 0
+        self._ended: Counter[int] = Counter()
+        """How often such a row ended by itself, by its length."""
+
+    def see(self, is_long: bool) -> None:
+        """Take in a step of a job that is not slow."""
+        if is_long:
+            self._row += 1
+        elif self._row:
+            self._ended[min(self._row, _MOST_STEPS)] += 1
+            self._row = 0
+
+    def forget_row(self) -> None:
+        """Take in that the row that goes on is a slowdown."""
+        self._row = 0
+
+    @property
+    def least_steps(self) -> int:
+        """How many there must be to be more than that: two more than it has had twice."""
+        usual = max((length for length, count in self._ended.items() if count > 1), default=0)
+        return usual + 2
 
 
 def steps_needed(apart: float) -> int:
