@@ -29,6 +29,7 @@ _VICTIM_WORDS = (
     "application timeout caused pair closure",
     "client socket has timed out",
     "watchdog caught collective operation timeout",
+    "training ended after step",  # Our own pipeline, when nobody is left to hold a stage.
 )
 _HINTS = {
     "SIGKILL": "killed from outside: kill -9, or the kernel when memory ran out (dmesg tells)",

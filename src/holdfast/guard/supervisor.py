@@ -100,8 +100,10 @@ class Supervisor:
         """Pass on what the guard has to say; it must never wait for a terminal itself."""
         with lines:
             for line in lines:
-                if line.startswith(GREETING.encode()):  # Else it is the traceback of its death.
-                    self._say.raw(line.decode(errors="replace"))
+                text = line.decode(errors="replace")
+                # Else it is the traceback of its death, or a file that the launcher could not write either.
+                if text.startswith(GREETING) and not text.endswith("training goes on\n"):
+                    self._say.raw(text)
 
     def _mourn(self, process: subprocess.Popen[bytes], now_s: float) -> None:
         code, signal_name = shell_code(process.returncode)
