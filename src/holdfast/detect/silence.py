@@ -51,6 +51,8 @@ class SilenceDetector:
         self._durations_s: deque[float] = deque(maxlen=_HISTORY)
         self._newest_s = 0.0
         """The longest step since the last look."""
+        self._learnt = 0
+        """Steps so far; a short job may make all of them between two looks."""
         self._longest_gap_s = 0.0
         self._marks: dict[int, tuple[int, ...]] = {}
         self._cpu: tuple[float, dict[int, float]] | None = None
@@ -62,16 +64,18 @@ class SilenceDetector:
     def learn(self, duration_s: float) -> None:
         """Take in how long a step took."""
         self._newest_s = max(self._newest_s, duration_s)
+        self._learnt += duration_s > 0
 
     @property
     def limit_s(self) -> float | None:
         """How long silence may last; None before the first steps, which may take any time."""
-        if len(self._durations_s) < 2:
+        if self._learnt < 2 or not self._durations_s:
             return None
         return max(LEAST_S, STEPS * max(self._durations_s), GAPS * self._longest_gap_s)
 
     def see(self, now_s: float, ranks: Mapping[int, Sign]) -> Silence | None:
         """Take in one look at ranks, all or some; return the silence when it has lasted too long, once."""
+        was_training = self.limit_s is not None
         if self._newest_s > 0:
             self._durations_s.append(self._newest_s)
             self._newest_s = 0.0
@@ -79,7 +83,7 @@ class SilenceDetector:
         # A rank that is not seen this time has neither moved nor gone: nodes tell when they can.
         self._marks |= {rank: sign.marks for rank, sign in ranks.items()}
         if has_moved or self._since_s is None:
-            self._end_pause(now_s)
+            self._end_pause(now_s, was_training=was_training)
             return None
         passed_s, self._last_s = now_s - self._last_s, now_s
         # Time in which processors were used counts for less.
@@ -90,8 +94,8 @@ class SilenceDetector:
         self._told = Silence(lasted_s=now_s - self._since_s, limit_s=limit_s)
         return self._told
 
-    def _end_pause(self, now_s: float) -> None:
-        if self.limit_s is not None:  # Before, it was starting up: what it does then does not come again.
+    def _end_pause(self, now_s: float, *, was_training: bool) -> None:
+        if was_training:  # Before, it was starting up: what it does then does not come again.
             most_s = math.inf if self._told is None else _LEARNT * self._told.limit_s
             self._longest_gap_s = max(self._longest_gap_s, min(self._idle_s, most_s))
         self._since_s = self._last_s = now_s

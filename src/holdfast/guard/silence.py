@@ -43,7 +43,9 @@ class SilenceWatch:
         """Take in what happened, and what all ranks are in the midst of."""
         self._inquiry.take(batches)
         for step in (step for batch in batches for step in batch.steps):
-            if step.attempt != self._attempt:
+            if step.attempt < self._attempt:
+                continue
+            if step.attempt > self._attempt:
                 self._attempt, self._detector, self._silence = step.attempt, SilenceDetector(), None
             self._detector.learn(step.duration_s)
             self._silence = None
