@@ -115,6 +115,7 @@ def test_who_came_while_there_was_no_descriptor_is_let_in_when_there_is(kept: Ke
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     wait_until(lambda: kept.collector.is_listening, "another try")
     unconnected.close()
+    assert kept.collector.nodes == [2]
 
 
 @settings(max_examples=25)
@@ -129,5 +130,6 @@ def test_whatever_strangers_send_a_node_is_still_heard(garbage: list[bytes]) -> 
             stranger.socket.sendall(data)
         friend.report(make_batch())
         kept.wait_for(1)
+        assert kept.collector.nodes == [1]
     finally:
         kept.close()

@@ -169,11 +169,13 @@ def test_a_controller_that_makes_no_sense_is_left_and_tried_again(ship: Ship, wo
     """Somebody else may have been given its port."""
     with socket.create_server(("127.0.0.1", 0)) as strange:
         strange.settimeout(20)
-        ship(strange.getsockname()[1])
+        shipper = ship(strange.getsockname()[1])
         for _ in range(2):
             connection, _ = strange.accept()
             connection.sendall(words)
             connection.close()
+    assert shipper.tries >= 2
+    assert shipper.connections == 0
 
 
 @pytest.mark.parametrize("address", ["nowhere.invalid:1", "[::1]:1", "127.0.0.1:1"])

@@ -19,7 +19,8 @@ import pytest
 
 from helpers import PATIENCE_S, wait_until
 from holdfast.diagnose.hangs import diagnose_hang
-from holdfast.job.attendant import LOOK_EVERY_S, Attendant, answer_path, ask_path, replace_file, watch_lines
+from holdfast.job.attendant import LOOK_EVERY_S, Attendant, answer_path, ask_path, watch_lines
+from holdfast.job.files import replace_file
 from holdfast.observe.flight import read_dumps
 from holdfast.telemetry import Ask, Lines
 
@@ -210,6 +211,7 @@ def test_a_folder_that_was_never_there_ends_the_wait(tmp_path: Path) -> None:
     """No thread stays behind for nothing."""
     Attendant(tmp_path / "absent", rank=0, thread=threading.get_ident()).start()
     wait_until(_has_no_attendant, "its end")
+    assert not (tmp_path / "absent").exists()
 
 
 def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.guard.frames import Question
-from holdfast.job.attendant import replace_file
+from holdfast.job.files import replace_file
 from holdfast.telemetry import Ask, Lines
 
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.diagnose.passes import ring_passes
 from holdfast.diagnose.probing import describe_silence, judge
 from holdfast.findings import Suspect
-from holdfast.job.attendant import replace_file
+from holdfast.job.files import replace_file
 from holdfast.job.orders import OrderWriter, ProbeKind, ProbeOrder, ProbeResult, read_results
 from holdfast.job.precheck import precheck_path, read_precheck
 from holdfast.job.ring import ring_path

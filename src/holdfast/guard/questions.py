@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.job.attendant import answer_path, ask_path, replace_file
+from holdfast.job.attendant import answer_path, ask_path
+from holdfast.job.files import replace_file
 from holdfast.telemetry import Ask, Lines
 
 

@@ -17,6 +17,7 @@ from types import FrameType
 
 import msgspec
 
+from holdfast.job.files import replace_file
 from holdfast.telemetry import Ask, Lines, LineSeen
 
 LOOK_EVERY_S = 0.5
@@ -39,17 +40,6 @@ def ask_path(folder: Path) -> Path:
 def answer_path(folder: Path, ask: str, rank: int) -> Path:
     """Return where a rank lays its answer."""
     return folder / f"answer_{ask}_{rank}.json"
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that readers see all of it or nothing."""
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    try:
-        fresh.write_bytes(data)
-        fresh.rename(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 class Attendant:

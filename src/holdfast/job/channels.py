@@ -5,13 +5,13 @@ The file lies beside the ring and is replaced by rename when a channel is new, w
 
 from __future__ import annotations
 
-import os
 import weakref
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from holdfast.job.files import replace_file
 from holdfast.job.tally import REST
 from holdfast.telemetry import Channel
 
@@ -105,13 +105,7 @@ class Channels:
         return channel.number
 
     def _tell(self) -> None:
-        fresh = self._path.with_suffix(f".{os.getpid()}.new")
-        try:
-            fresh.write_bytes(msgspec.json.encode(self._known))
-            fresh.rename(self._path)
-        except OSError:
-            fresh.unlink(missing_ok=True)
-            raise
+        replace_file(self._path, msgspec.json.encode(self._known))
 
 
 def _actual(group: Any) -> Any:

@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from holdfast.job.files import replace_file
+
 MAGIC = int.from_bytes(b"HFORDER1", "little")
 SIZE_BYTES = 16
 """magic, count of orders."""
@@ -116,7 +118,7 @@ class OrderWriter:
 
     def write(self, order: ProbeOrder) -> None:
         """Give an order, which replaces the one before where that has not been carried out."""
-        _replace(order_path(self._folder), msgspec.json.encode(order))
+        replace_file(order_path(self._folder), msgspec.json.encode(order))
         self._words[COUNT] += 1  # After the file: who sees the count finds the order.
 
 
@@ -169,7 +171,7 @@ class OrderReader:
 
 def write_result(folder: Path, result: ProbeResult) -> None:
     """Lay a result where the guard finds it, whole or not at all."""
-    _replace(result_path(folder, result.order, result.rank), msgspec.json.encode(result))
+    replace_file(result_path(folder, result.order, result.rank), msgspec.json.encode(result))
 
 
 def read_results(folder: Path, order: str, ranks: Sequence[int]) -> list[ProbeResult]:
@@ -182,16 +184,6 @@ def read_results(folder: Path, order: str, ranks: Sequence[int]) -> list[ProbeRe
         except (OSError, msgspec.DecodeError):  # Not there yet, or not one of ours.
             continue
     return found
-
-
-def _replace(path: Path, data: bytes) -> None:
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    try:
-        fresh.write_bytes(data)
-        fresh.rename(path)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 def _open_page(path: Path) -> memoryview[int]:

@@ -14,6 +14,7 @@ import os
 import time
 from pathlib import Path
 
+from holdfast.job.files import replace_file
 from holdfast.telemetry import Phase, Status
 
 __all__ = [
@@ -152,11 +153,9 @@ def started_ticks(pid: int) -> int:
 def publish_schedule(folder: Path, generation: int, text: str) -> None:
     """Lay the schedule of a generation beside the pages and remove older ones; give up quietly."""
     path = schedule_path(folder, generation)
-    fresh = path.with_suffix(f".{os.getpid()}.new")
     # Without its schedule a generation is judged by less; training needs none of it.
     with contextlib.suppress(OSError):
-        fresh.write_text(text)
-        fresh.rename(path)
+        replace_file(path, text.encode())
         for other in folder.glob("schedule_*.txt"):
             number = other.stem.removeprefix("schedule_")
             if number.isdecimal() and int(number) < generation:

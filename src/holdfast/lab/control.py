@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from holdfast.job.files import replace_file
 from holdfast.values import Fault
 
 LAB_ENV = "HOLDFAST_LAB"
@@ -35,14 +35,7 @@ def sockets_path(folder: Path, rank: int) -> Path:
 
 def write_faults(folder: Path, rank: int, faults: Sequence[Fault]) -> None:
     """Tell a rank, live or not yet started, which faults to act out from now on."""
-    replace(control_path(folder, rank), msgspec.json.encode(list(faults)))
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new, never a mix."""
-    fresh = path.with_suffix(f".{os.getpid()}.new")
-    fresh.write_bytes(content)
-    fresh.rename(path)
+    replace_file(control_path(folder, rank), msgspec.json.encode(list(faults)))
 
 
 class ControlFile:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.job.files import replace_file
 from holdfast.job.sockets import connections
-from holdfast.lab.control import replace, sockets_path
+from holdfast.lab.control import sockets_path
 
 __all__ = ["DEFAULT_NIC_BYTES_S", "NIC_ENV", "UNLIMITED", "Pacing", "connections", "pace"]
 
@@ -63,7 +64,7 @@ class Pacing:
 
     def _publish(self, endpoints: list[str]) -> None:
         if endpoints != self._published:
-            replace(sockets_path(self._folder, self._rank), msgspec.json.encode(endpoints))
+            replace_file(sockets_path(self._folder, self._rank), msgspec.json.encode(endpoints))
             self._published = endpoints
 
     def _rank_by_endpoint(self) -> dict[str, int]:
