@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from watched.sabotage import Sabotage, SlowDataset, doubled
+from watched.sabotage import Sabotage, SlowDataset, batched
 
 BATCH = 8
 ACCUMULATED = 2
@@ -74,7 +74,8 @@ def train(
 ) -> None:
     """Run the loop."""
     data = TensorDataset(torch.randn(512, options.width), torch.randn(512, options.width))
-    loader = DataLoader(SlowDataset(data, sabotage, BATCH * ACCUMULATED), batch_size=BATCH, shuffle=True)
+    slow = SlowDataset(data, sabotage, BATCH * ACCUMULATED)
+    loader = DataLoader(slow, batch_size=BATCH, shuffle=True, collate_fn=batched(sabotage))
     held_out = DataLoader(data, batch_size=64)
     if options.growing:
         loader = DataLoader(data, batch_sampler=Growing(len(data), ACCUMULATED * options.steps))
@@ -85,7 +86,7 @@ def train(
             for optimizer in optimizers:
                 optimizer.zero_grad()
             for _ in range(ACCUMULATED):
-                inputs, targets = (doubled(each, sabotage) for each in next(batches))
+                inputs, targets = next(batches)
                 loss = (model(inputs) - targets).square().mean() / ACCUMULATED
                 scaler.scale(loss).backward()
             for optimizer in optimizers:

@@ -11,9 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch import nn
+from torch.utils.data import Dataset, default_collate
 
 from watched.sabotage_env import SABOTAGE_ENV
 
@@ -92,6 +91,10 @@ class SlowDataset(Dataset[Any]):
         return self._dataset[index]
 
 
-def doubled(batch: Tensor, sabotage: Sabotage) -> Tensor:
-    """Return a batch twice as large where a rank is to have more to do than the others."""
-    return torch.cat([batch, batch]) if sabotage.is_on("more") else batch
+def batched(sabotage: Sabotage) -> Callable[[list[Any]], Any]:
+    """Return what joins samples to a batch, twice as large for a rank that is to get more."""
+
+    def join(samples: list[Any]) -> Any:
+        return default_collate(samples * 2 if sabotage.is_on("more") else samples)
+
+    return join

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.diagnose import lookout as lookout_module
-from holdfast.diagnose.lookout import ENOUGH_S, ENOUGH_STEPS, HISTORY, TOO_LONG_S, Lookout
+from holdfast.diagnose.lookout import ENOUGH_S, ENOUGH_STEPS, HISTORY, MOST_LOOKS, TOO_LONG_S, Lookout
 from holdfast.telemetry import Step
 from simulatedsteps import Harm, SimulatedJob, watch, watch_job
 
@@ -232,3 +232,20 @@ def test_the_steps_before_a_slowdown_are_there_when_somebody_is_to_be_named() ->
     before = lookout.trouble.healthy_steps
     assert sorted(before) == [0, 1]
     assert all(len(mine) > 50 for mine in before.values())
+
+
+def test_who_could_not_be_named_is_looked_for_again_at_twice_as_much() -> None:
+    """So often and no more: then what is known has to do."""
+    lookout = Lookout()
+    ripe_at = []
+    for batch in SimulatedJob(harms=(HURT,), steps=200).run():
+        lookout.take(batch)
+        if lookout.is_ripe():
+            ripe_at.append(batch[0].step)
+            if not lookout.look_again():
+                lookout.close_case()
+    assert lookout.trouble is not None
+    since = lookout.trouble.since_step
+    assert len(ripe_at) == MOST_LOOKS
+    assert [step - since + 1 for step in ripe_at[1:]] == [2 * ENOUGH_STEPS, 4 * ENOUGH_STEPS]
+    assert lookout.trouble.is_named

@@ -33,7 +33,7 @@ def test_a_line_that_only_one_rank_is_in_is_told() -> None:
     answers[1] = told(1, seen(60, 7, "time.sleep(0.1)"), seen(40))
     found = find_lines(answers)
     assert found[0] == found[2] == found[3] == []
-    assert [(sign.cause, sign.function) for sign in found[1]] == [("unknown", "train.py:7 step")]
+    assert [(sign.cause, sign.function) for sign in found[1]] == [("compute", "train.py:7 step")]
     assert found[1][0].strength == pytest.approx(0.6)
     assert found[1][0].evidence == (
         "it is in train.py:7 step for 60% of the time, the others for 0%: time.sleep(0.1)"

@@ -204,3 +204,17 @@ def test_healthy_links_that_vary_are_never_slow(
     now = _rates({link: 100.0 * factor for link, factor in zip(ends, noise, strict=False)})
     healthy = _rates({link: 100.0 * factor for link, factor in zip(ends, before, strict=False)})
     assert find_slow_links(now, healthy if is_known else None) == []
+
+
+def test_a_bad_nic_in_a_small_ring_is_the_nic_and_those_who_wait_for_it_are_not() -> None:
+    """Figures of a run: half of the links are its own, and half of the others' look slow beside it."""
+    healthy = {
+        (0, 1): 65.9, (0, 3): 57.9, (1, 0): 57.4, (1, 2): 66.5,
+        (2, 1): 49.2, (2, 3): 69.9, (3, 0): 67.0, (3, 2): 51.3,
+    }  # fmt: skip
+    now = {
+        (0, 1): 30.7, (0, 3): 9.62, (1, 0): 13.9, (1, 2): 14.0,
+        (2, 1): 28.5, (2, 3): 10.2, (3, 0): 10.2, (3, 2): 9.71,
+    }  # fmt: skip
+    found = find_slow_links(_rates(now, moved_mb=44.0), _rates(healthy, moved_mb=262.0))
+    assert _told(found) == [("nic", [3], None)]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.job import tally as tallying
 from holdfast.job.ring import CALLS, CHANNEL, CHANNELS_PER_STEP, HEADER_WORDS, SINCE
 from holdfast.job.tally import REST, Tally
-from holdfast.job.timed import size_bytes
+from holdfast.job.timed import size_bytes, timed
 
 
 @pytest.fixture
@@ -30,11 +31,14 @@ def test_a_call_under_way_shows_in_the_header(words: memoryview) -> None:
     """Which channel, since when, and how many were begun; a call that has ended shows no time."""
     tally = Tally(words)
     before_ns = time.monotonic_ns()
-    began_ns = tally.enter(7)
-    assert (words[CALLS], words[CHANNEL], words[SINCE]) == (1, 7, began_ns)
-    assert before_ns <= began_ns <= time.monotonic_ns()
-    tally.leave(7, began_ns, 100)
+    seen = _call(tally, words[: SINCE + 2].tolist, channel=7)
+    assert (seen[CALLS], seen[CHANNEL]) == (1, 7)
+    assert before_ns <= seen[SINCE] <= time.monotonic_ns()
     assert (words[CALLS], words[SINCE], tally.calls) == (1, 0, 1)
+
+
+def _call(tally: Tally, action: Callable[[], Any], channel: int = 1) -> Any:
+    return timed(action, tally, lambda *_: channel)()
 
 
 def test_a_step_is_told_once_and_the_next_begins_at_zero() -> None:
@@ -75,14 +79,11 @@ def test_pauses_within_pauses_are_counted_once(tree: list[tuple[Name, list[objec
     """However calls, data, garbage and saving lie in each other, the names sum up to the time that passed."""
     ticks = iter(range(0, 10**9, 7))
     clock: Callable[[], int] = lambda: next(ticks)  # noqa: E731
-    before, tallying._clock = tallying._clock, clock
-    try:
-        tally = _tally()
-        started_ns = clock()
-        _play(tally, tree)
-        passed_ns = clock() - started_ns
-    finally:
-        tallying._clock = before
+    tally = _tally()
+    tally.clock = clock
+    started_ns = clock()
+    _play(tally, tree)
+    passed_ns = clock() - started_ns
     named_ns = tally.wait_ns + tally.data_ns + tally.gc_ns + tally.save_ns
     assert min(tally.wait_ns, tally.data_ns, tally.gc_ns, tally.save_ns) >= 0
     assert named_ns <= passed_ns
@@ -97,10 +98,7 @@ def _size(tree: list[tuple[Name, list[object]]]) -> int:
 def _play(tally: Tally, tree: list[tuple[Name, list[object]]]) -> None:
     for name, inner in tree:
         if name == "w" and not tally.is_in_call:
-            began_ns = tally.enter(1)
-            _play(tally, inner)  # type: ignore[arg-type]
-            tally.leave(1, began_ns, 0)
-            tally.is_in_call = False
+            _call(tally, partial(_play, tally, inner))  # type: ignore[arg-type]
             continue
         began = tally.begin()
         _play(tally, inner)  # type: ignore[arg-type]
@@ -116,8 +114,7 @@ def _play(tally: Tally, tree: list[tuple[Name, list[object]]]) -> None:
 def test_an_interrupt_within_our_note_of_a_call_is_over_with_the_step() -> None:
     """A call that never left does not hide those of later steps."""
     tally = _tally()
-    tally.enter(1)
-    assert tally.is_in_call
+    tally.is_in_call = True
     tally.take(0, 0)
     assert not tally.is_in_call
 

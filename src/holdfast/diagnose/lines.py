@@ -36,6 +36,8 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
             r"|\b(bytearray|(np|numpy|torch)\.(empty|zeros|ones|full))\("
         ),
     ),
+    # Off the processor of its own will: nobody kept it from running.
+    ("compute", re.compile(r"\bsleep\(")),
 )
 
 

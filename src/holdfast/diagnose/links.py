@@ -12,6 +12,7 @@ direction only is told as the one link that it uses.
 from __future__ import annotations
 
 import bisect
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -30,9 +31,9 @@ LEAST_SHARE = 0.1
 """Of the elapsed time, lost on the link."""
 DELAYED_ACK_S = 0.04
 """The kernel's TCP_DELACK_MIN; it waits longer only for links whose round trip is longer."""
-_SHADOW = 0.4
+_SHADOW, _SHADOW_OF_NIC = 0.6, 0.75
 """A link that costs less than this share of the worst may be slow because of that: who sends to a rank that
-is held up waits for it. It is told when the worst is gone."""
+is held up waits for it. It is told when the worst is gone. A bad NIC holds up more of them than a link."""
 
 
 class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,11 +106,13 @@ def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | Non
     ranks = sorted({rank for each in judged for rank in each.ends})
     if judged and all(each.has_slowed() for each in judged):
         return [_blame_link(judged) if len(ranks) == 2 else _blame_network(ranks, judged)]
-    slow = _without_shadows([each for each in judged if each.is_slow()])
+    slow = _without_shadows([each for each in judged if each.is_slow()], _SHADOW)
     found = []
     for rank in _slow_nics(judged, slow):
-        found.append(_blame_nic(rank, [each for each in slow if rank in each.ends]))
-        slow = [each for each in slow if rank not in each.ends]
+        mine = [each for each in slow if rank in each.ends]
+        if mine:  # Else they were shadows of one before.
+            found.append(_blame_nic(rank, mine))
+        slow = [each for each in _without_shadows(slow, _SHADOW_OF_NIC) if rank not in each.ends]
     pairs = sorted({(min(each.ends), max(each.ends)) for each in slow})
     found += [_blame_link([each for each in slow if set(each.ends) == set(pair)]) for pair in pairs]
     return sorted(found, key=lambda each: (-each.lost_share, each.ranks))
@@ -121,8 +124,9 @@ def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | Non
 def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate]) -> list[_Judged]:
     """Return the links that can be compared with something.
 
-    Where healthy rates are known, links of different speed are compared by what is left of each. Else only
-    links of one kind are compared: within a host, or between hosts.
+    Where healthy rates are known, links of different speed are compared by what is left of each, and with the
+    quarter that kept most: in a small ring one bad NIC makes half of the links slow, and others wait for it.
+    Else only links of one kind are compared: within a host, or between hosts.
     """
     measured = [(rate, rate.rate_bytes_s) for rate in rates if rate.rate_bytes_s and rate.elapsed_s > 0]
     known = {(each.source, each.target): each for each in healthy if each.rate_bytes_s and each.elapsed_s > 0}
@@ -134,7 +138,7 @@ def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate]) -> list[_Judg
     judged = []
     for rate, now in measured:
         was = _rate_before(rate, known)
-        others = _median_of_others(shares, now / was) if was else _median_of_others(alike[rate.is_local], now)
+        others = _of_others(shares, now / was, 0.75) if was else _of_others(alike[rate.is_local], now, 0.5)
         if others is not None or was is not None:
             late_s = _late_s(rate, known.get((rate.source, rate.target)))
             expected = None if others is None else others * (was or 1.0)
@@ -147,12 +151,12 @@ def _rate_before(rate: LinkRate, known: Mapping[tuple[int, int], LinkRate]) -> f
     return None if before is None else before.rate_bytes_s
 
 
-def _median_of_others(values: Sequence[float], own: float) -> float | None:
-    """Return the median of sorted values without one of them: the upper one, healthy if half are slow."""
-    middle = (len(values) - 1) // 2
+def _of_others(values: Sequence[float], own: float, quantile: float) -> float | None:
+    """Return a quantile of sorted values without one of them, the upper of two: healthy if half are slow."""
     if len(values) < 2:
         return None
-    return values[middle if middle < bisect.bisect_left(values, own) else middle + 1]
+    place = math.ceil(quantile * (len(values) - 2))
+    return values[place if place < bisect.bisect_left(values, own) else place + 1]
 
 
 def _late_s(rate: LinkRate, before: LinkRate | None) -> float:
@@ -165,9 +169,9 @@ def _late_s(rate: LinkRate, before: LinkRate | None) -> float:
     return DELAYED_ACK_S * max(rate.steps, rate.delayed_acks - usual)
 
 
-def _without_shadows(slow: Sequence[_Judged]) -> list[_Judged]:
+def _without_shadows(slow: Sequence[_Judged], least: float) -> list[_Judged]:
     worst = max((each.lost_share for each in slow), default=0.0)
-    return [each for each in slow if each.lost_share >= _SHADOW * worst]
+    return [each for each in slow if each.lost_share >= least * worst]
 
 
 def _slow_nics(judged: Sequence[_Judged], slow: Sequence[_Judged]) -> list[int]:

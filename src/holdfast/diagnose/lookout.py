@@ -28,6 +28,8 @@ ENOUGH_S = 2.0
 SETTLED_STEPS = 80
 TOO_LONG_S = 20.0
 """Where steps are long, fewer will do."""
+MOST_LOOKS = 3
+"""Each at twice as much as the one before; then what is known is told, however little."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     healthy_steps: Mapping[int, Sequence[Step]]
     """By rank."""
     is_named: bool = False
+    looks: int = 0
+    """How often it was looked into, and did not show enough."""
 
 
 class Lookout:
@@ -98,9 +102,11 @@ class Lookout:
         trouble = self.trouble
         if trouble is None or trouble.is_named or not self._ends:
             return False
+        times = 1 << trouble.looks
         lasted_s = self._ends[-1][1] - trouble.since_s
-        is_long = self._last_step - trouble.since_step + 1 >= ENOUGH_STEPS and lasted_s >= ENOUGH_S
-        return is_long or lasted_s >= TOO_LONG_S
+        lasted = self._last_step - trouble.since_step + 1
+        is_long = lasted >= times * ENOUGH_STEPS and lasted_s >= times * ENOUGH_S
+        return is_long or lasted_s >= times * TOO_LONG_S
 
     def profiles(self) -> Mapping[int, Profile]:
         """Return what the steps since the trouble began were made of."""
@@ -121,6 +127,13 @@ class Lookout:
             return {}
         self._is_settled = True
         return profiles_of(self._steps, since=self._last_step - SETTLED_STEPS // 2, until=self._last_step + 1)
+
+    def look_again(self) -> bool:
+        """Say whether there is another look to come, at more, since what was seen does not tell enough."""
+        if self.trouble is None or self.trouble.looks + 1 >= MOST_LOOKS:
+            return False
+        self.trouble = msgspec.structs.replace(self.trouble, looks=self.trouble.looks + 1)
+        return True
 
     def close_case(self) -> None:
         """Note that whoever could be named has been."""

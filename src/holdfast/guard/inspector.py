@@ -31,6 +31,8 @@ from holdfast.guard.say import Say
 from holdfast.telemetry import Ask, Channel
 from holdfast.values import AnyEvent, JobRelieved, JobSlowed, Probed, SuspectsNamed
 
+_WEAK = 0.65
+"""A verdict that is less sure is not told before another look: a whole group, or nobody."""
 _REMEMBERED = 180
 """Batches of each node, one a second, that are kept."""
 _MANY_NODES, _REMEMBERED_OF_MANY = 64, 30
@@ -57,6 +59,8 @@ class Inspector:
         """By node, without their steps."""
         self._hosts: dict[int, str] = {}
         self._channels: dict[int, list[Channel]] = {}
+        self._weak: tuple[int, list[Suspect]] | None = None
+        """Since when, and who: what a look showed that was not enough to tell."""
 
     def inspect(self, batches: Sequence[Batch], now_s: float) -> None:
         """Look at what has come in, and tell what is new."""
@@ -72,12 +76,16 @@ class Inspector:
             self._say.line(tell_change(change))
             if change.direction == "slow":
                 self._inquiry.ask(sorted(self._hosts), now_s=now_s)
+            else:
+                self._settle_for_weak()
         if self._lookout.is_ripe() and self._inquiry.is_over(now_s):
-            self._name()
+            self._name(now_s)
         self._take_probe(now_s)
         settled = self._lookout.settled()
-        if settled:
-            self._report(0, find_imbalance(settled, self._layout()))
+        uneven = find_imbalance(settled, self._layout()) if settled else []
+        if uneven:
+            self._tell(SuspectsNamed(since_step=0, suspects=uneven))
+            self._say_suspects(uneven)
 
     def _remember(self, batch: Batch) -> None:
         mine = self._batches.get(batch.node)
@@ -89,13 +97,36 @@ class Inspector:
             mine = self._batches[batch.node] = deque(maxlen=room)
         mine.append(batch)
 
-    def _name(self) -> None:
+    def _name(self, now_s: float) -> None:
         trouble = self._lookout.trouble
         assert trouble is not None
+        evidence = self._gather(trouble)
+        suspects = name_suspects(evidence)
+        if _is_weak(suspects) and self._lookout.look_again():
+            self._weak = (trouble.since_step, suspects)
+            self._inquiry.ask(sorted(self._hosts), now_s=now_s)
+            return
+        self._weak = None
+        self._lookout.close_case()
+        self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=suspects))
+        self._say_suspects(suspects)
+        if self._probing is not None and wants_probe(suspects):
+            step_s = _step_s(evidence)
+            self._probing.begin(suspects, sorted(evidence.now), step=self._lookout.last_step, step_s=step_s)
+
+    def _settle_for_weak(self) -> None:
+        """Tell what was held back for another look, which will not come: the trouble is over."""
+        if self._weak is not None:
+            since_step, suspects = self._weak
+            self._weak = None
+            self._tell(SuspectsNamed(since_step=since_step, suspects=suspects))
+            self._say_suspects(suspects)
+
+    def _gather(self, trouble: Trouble) -> Evidence:
         signs, links = self._look_back(trouble)
         for rank, found in find_lines(self._inquiry.answers).items():
             signs.setdefault(rank, []).extend(found)
-        evidence = Evidence(
+        return Evidence(
             now=self._lookout.profiles(),
             healthy=trouble.healthy,
             signs=signs,
@@ -104,15 +135,6 @@ class Inspector:
             layout=self._layout(),
             hosts=self._hosts,
         )
-        self._lookout.close_case()
-        suspects = name_suspects(evidence)
-        if not suspects:
-            self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=[]))
-        self._report(trouble.since_step, suspects)
-
-        if self._probing is not None and wants_probe(suspects):
-            step_s = _step_s(evidence)
-            self._probing.begin(suspects, sorted(evidence.now), step=self._lookout.last_step, step_s=step_s)
 
     def _take_probe(self, now_s: float) -> None:
         if self._probing is None:
@@ -131,19 +153,13 @@ class Inspector:
         """Tell what a probe found."""
         self._tell(probed)
         self._say.line(tell_probe(probed))
-        for suspect in probed.suspects:
-            self._say_suspect(suspect)
+        self._say_suspects(probed.suspects)
 
-    def _report(self, since_step: int, suspects: list[Suspect]) -> None:
-        if suspects:
-            self._tell(SuspectsNamed(since_step=since_step, suspects=suspects))
+    def _say_suspects(self, suspects: Sequence[Suspect]) -> None:
         for suspect in suspects:
-            self._say_suspect(suspect)
-
-    def _say_suspect(self, suspect: Suspect) -> None:
-        self._say.line(tell_suspect(suspect))
-        for sentence in suspect.evidence:
-            self._say.line(f"  {sentence}")
+            self._say.line(tell_suspect(suspect))
+            for sentence in suspect.evidence:
+                self._say.line(f"  {sentence}")
 
     def _layout(self) -> Layout:
         return find_layout(self._channels)
@@ -175,6 +191,11 @@ class Inspector:
             for rank, found in explain(now, healthy).items()
         }
         return signs, find_slow_links(_links(links_now), _links(links_healthy) or None)
+
+
+def _is_weak(suspects: Sequence[Suspect]) -> bool:
+    """Say whether nobody could be named with some certainty."""
+    return all(suspect.confidence < _WEAK for suspect in suspects)
 
 
 def _step_s(evidence: Evidence) -> float:

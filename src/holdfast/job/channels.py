@@ -40,7 +40,8 @@ class Channels:
         self.errors = 0
         """Times that the file could not be written."""
         self._path = path
-        self._groups: dict[int | str, int] = {}
+        self.groups: dict[int | str, int] = {}
+        """Numbers of groups by their identity, of names by what they say."""
         self._alive: dict[int, object] = {}
         """References to groups that take them off when they die: the next may have the same identity."""
         self._peers: dict[tuple[int, bool], int] = {}
@@ -48,12 +49,9 @@ class Channels:
 
     def of_group(self, group: Any) -> int:
         """Return the number of a process group or of its name; None stands for that of all ranks."""
-        # By identity, which is cheap: a group that dies takes itself off. Names go by what they say.
-        number = self._groups.get(id(group))
-        if number is not None:
-            return number
+        # By identity, which is cheap: a group that dies takes itself off.
         key = group if isinstance(group, str) else id(group)
-        return self._groups.get(key) or self._learn_group(key, group)
+        return self.groups.get(key) or self._learn_group(key, group)
 
     def of_peer(self, peer: int, *, is_sender: bool) -> int:
         """Return the number of the way to a peer, or from it."""
@@ -66,7 +64,7 @@ class Channels:
 
     def forget(self) -> None:
         """Take in that groups have come to their end: names and identities may mean others from now on."""
-        self._groups.clear()
+        self.groups.clear()
         self._alive.clear()
 
     def _learn_group(self, key: int | str, group: Any) -> int:
@@ -86,11 +84,11 @@ class Channels:
         if group is not None and not isinstance(group, str):
             id_ = id(group)
             self._alive[id_] = weakref.ref(group, lambda _: self._forget_one(id_))
-        self._groups[key] = number
+        self.groups[key] = number
         return number
 
     def _forget_one(self, key: int) -> None:
-        self._groups.pop(key, None)
+        self.groups.pop(key, None)
         self._alive.pop(key, None)
 
     def _add(self, kind: Literal["group", "to", "from"], ranks: list[int], name: str) -> int:

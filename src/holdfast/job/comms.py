@@ -73,8 +73,11 @@ class Comms:
         parameters = list(inspect.signature(function).parameters)
         place = parameters.index("group") if "group" in parameters else len(parameters) + 1
 
+        known = channels.groups
+
         def of_group(args: Any, kwargs: Any) -> int:
-            return channels.of_group(args[place] if len(args) > place else kwargs.get("group"))
+            group = args[place] if len(args) > place else kwargs.get("group")
+            return known.get(id(group)) or channels.of_group(group)
 
         if name not in _PEERS:
             return of_group

@@ -10,9 +10,8 @@ from __future__ import annotations
 import threading
 import time
 
-from holdfast.job.ring import CALLS, CHANNEL, CHANNELS_PER_STEP, SINCE
+from holdfast.job.ring import CHANNELS_PER_STEP
 
-_clock = time.monotonic_ns
 MOST_ERRORS = 1000
 """Of our own, after which nothing is observed any more."""
 REST = 2**32
@@ -30,74 +29,46 @@ class Tally:
         self.is_in_call = False
         self.work = self.flags = 0
         self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = 0
-        self._words = words
-        self._calls = 0
-        self._named_ns = 0
+        self.words = words
+        """The ring's, whose header says what this process is in the middle of."""
+        self.clock = time.monotonic_ns
+        self.calls = 0
+        """Of communication, so far."""
+        self.named_ns = 0
         """All time so far that was counted under some name."""
-        self._named_before_ns = 0
-        self._uses: dict[int, list[int]] = {}
+        self.uses: dict[int, list[int]] = {}
         """By channel: nanoseconds, bytes, calls."""
 
-    # --- communication ------------------------------------------------------------------------
-
-    def enter(self, channel: int) -> int:
-        """Note that a call of communication begins; return when."""
-        words = self._words
-        self._calls += 1
-        words[CALLS] = self._calls
-        words[CHANNEL] = channel
-        self._named_before_ns = self._named_ns
-        self.is_in_call = True
-        words[SINCE] = began_ns = _clock()
-        return began_ns
-
-    def leave(self, channel: int, began_ns: int, moved: int, calls: int = 1) -> None:
-        """Count a call of communication that ends."""
-        waited_ns = _clock() - began_ns - self._named_ns + self._named_before_ns
-        self._words[SINCE] = 0
-        # As ``add`` does, without the price of a call.
-        self.wait_ns += waited_ns
-        self._named_ns += waited_ns
-        use = self._uses.get(channel)
-        if use is None:
-            use = self._uses[channel] = [0, 0, 0]
-        use[0] += waited_ns
-        use[1] += moved
-        use[2] += calls
+    # --- communication (what a call adds while it goes on, ``timed`` writes here itself) --------
 
     def add(self, channel: int, waited_ns: int, moved: int = 0, calls: int = 1) -> None:
         """Count time that was spent waiting."""
         self.wait_ns += waited_ns
-        self._named_ns += waited_ns
-        use = self._uses.get(channel)
+        self.named_ns += waited_ns
+        use = self.uses.get(channel)
         if use is None:
-            use = self._uses[channel] = [0, 0, 0]
+            use = self.uses[channel] = [0, 0, 0]
         use[0] += waited_ns
         use[1] += moved
         use[2] += calls
-
-    @property
-    def calls(self) -> int:
-        """Calls of communication so far."""
-        return self._calls
 
     # --- pauses -------------------------------------------------------------------------------
 
     def begin(self) -> tuple[int, int]:
         """Remember where a pause began, and what had a name by then."""
-        return _clock(), self._named_ns
+        return self.clock(), self.named_ns
 
     def lasted(self, began: tuple[int, int]) -> int:
         """Return how long a pause took, without what in it has a name of its own; it has one now."""
-        lasted_ns = max(0, _clock() - began[0] - (self._named_ns - began[1]))
-        self._named_ns += lasted_ns
+        lasted_ns = max(0, self.clock() - began[0] - (self.named_ns - began[1]))
+        self.named_ns += lasted_ns
         return lasted_ns
 
     # --- steps --------------------------------------------------------------------------------
 
     def take(self, cpu_ns: int, cycle: int) -> tuple[tuple[int, ...], list[int]]:
         """Return the parts and channels of the step that ends, as the ring has them, and begin the next."""
-        uses, self._uses = self._uses, {}
+        uses, self.uses = self.uses, {}
         moved = sum(use[1] for use in uses.values())
         calls = sum(use[2] for use in uses.values())
         parts = (self.wait_ns, self.data_ns, self.gc_ns, self.save_ns, cpu_ns)
