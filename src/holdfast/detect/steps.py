@@ -20,8 +20,9 @@ SLOW = 1.10
 """A change is worth telling from this factor on."""
 BACK = 1.08
 """Closer than this to the healthy level is healthy again."""
-_SIGMAS = 4.0
-"""How sure it has to be that a change is more than a small one."""
+_SIGMAS, _SIGMAS_EARLY = 4.0, 6.0
+"""How sure it has to be that a change is more than a small one; the second while the healthy level is not
+known yet, since a job may have moods that have not been seen."""
 _LEAST_STEPS, _MOST_STEPS = 3, 20
 """How long a change has to last. One or two steps may be an evaluation or a checkpoint."""
 _FIRST_WEIGHT = 10.0
@@ -33,6 +34,8 @@ _MOST_WEIGHT = 1000.0
 """The healthy level forgets what is longer ago."""
 _NEAR = math.log(1.05)
 """A small change. Runs that are closer than this to the healthy level teach it."""
+_CREEP = math.log(1.02)
+"""Those that are further above it do not: a ramp must not take the level along."""
 _YIELD = math.log(1.5)
 """A level that is not known yet yields to what follows a relief, if it is closer than this."""
 _LEAST_SPREAD = 1e-6
@@ -112,7 +115,10 @@ class StepDetector:
         """Return the healthy level, which learns from a step that is as it should be."""
         offset = value - healthy.mean
         is_usual = abs(offset) <= 4 * max(healthy.spread, self._noise.scale)
-        if self._told is not None or not is_usual or abs(run.mean - healthy.mean) > _NEAR:
+        above = run.mean - healthy.mean
+        if self._told is not None or not is_usual or abs(above) > _NEAR:
+            return healthy
+        if above > _CREEP and healthy.weight >= _KNOWN_WEIGHT:
             return healthy
         weight = min(healthy.weight + 1, _MOST_WEIGHT)
         variance = healthy.spread**2 + (offset**2 - healthy.spread**2) / weight
@@ -195,7 +201,8 @@ class StepDetector:
         self._changed[direction] = steps
         least_steps = max(steps_needed(apart), self._bursts.least_steps if direction == "slow" else 0)
         is_long = steps >= least_steps and run.weight > least_weight - _ROUND
-        if not is_long or self._sigmas(apart, run, level) < _SIGMAS:
+        is_early = self._told is None and level.weight < _KNOWN_WEIGHT
+        if not is_long or self._sigmas(apart, run, level) < (_SIGMAS_EARLY if is_early else _SIGMAS):
             return False
         self._changed.clear()
         return True
