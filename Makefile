@@ -12,9 +12,9 @@ export HOLDFAST_DATA ?= $(abspath $(wildcard ../shared/data))
 demo: .venv/ready ## Break a real job on purpose and watch it
 	$(BIN)/holdfast demo
 
-test: .venv/ready ## The whole suite: what starts real processes one by one, the rest side by side
-	$(BIN)/python -m pytest -n 2 -m "not processes"
-	$(BIN)/python -m pytest -m processes
+test: .venv/ready ## The whole suite: what needs the machine for itself one by one, the rest side by side
+	$(BIN)/python -m pytest -n 2 -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 fast: .venv/ready ## The part of the suite without real processes
 	$(BIN)/python -m pytest -n 2 -m "not processes"

@@ -15,7 +15,7 @@ from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.injectors import namespaces
 from holdfast.values import Fault
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 NIC_BYTES_S = 150e6
 LINK = Fault(kind="slow_link", target=(0, 1), at_step=24, for_steps=8, severity=4.0)
 NIC = Fault(kind="slow_nic", target=2, at_step=35, for_steps=8, severity=4.0)

@@ -13,7 +13,7 @@ from runs import TRAIN, running
 from holdfast.observe.eventlog import read_run
 from holdfast.values import AttemptStarted, FaultInjected, FaultRelieved, RunEnded, WorkerDied
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 def _holdfast(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

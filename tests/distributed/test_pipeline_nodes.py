@@ -15,7 +15,7 @@ from runs import Run, free_port, running, wait_until
 
 from holdfast.values import Regrouped, WorkerHung
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 JOB = Path(__file__).with_name("pipetrain.py")
 

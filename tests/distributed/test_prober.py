@@ -18,7 +18,7 @@ from holdfast.lab.fork import Job, Lab, Result
 from holdfast.values import Fault
 from lab.needs import need
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 RANKS = 4
 VICTIM = 2
 

@@ -19,7 +19,7 @@ from helpers import wait_until
 from holdfast.job.orders import ProbeOrder
 from holdfast.job.prober import PREFIX, THREAD, run_probe
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 ALONE = ProbeOrder(id="alone", at_step=5, ranks=[0], kinds=["gemm", "links"], timeout_s=30.0, repeats=2)
 HOST = """
 import sys

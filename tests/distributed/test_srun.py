@@ -21,7 +21,7 @@ from holdfast.values import AttemptStarted, RunEnded
 from lab.needs import need
 from services.slurm import ACCOUNTING_PROGRAMS, PROGRAMS, SlurmCluster, pids_with
 
-pytestmark = [pytest.mark.processes, pytest.mark.root]
+pytestmark = [pytest.mark.processes, pytest.mark.alone, pytest.mark.root]
 
 ONE_EACH = ("-N2", "--ntasks-per-node=1")
 

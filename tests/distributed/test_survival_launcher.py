@@ -21,7 +21,7 @@ from holdfast.values import (
     WorkerDied,
 )
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 def test_a_job_survives_the_death_of_a_worker(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from survivals import Scene
 
 from holdfast.values import AttemptEnded, AttemptStarted, Regrouped
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 def _flags(scene: Scene, node: int, port: str, *, backend: str) -> tuple[str, ...]:

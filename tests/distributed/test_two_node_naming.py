@@ -19,7 +19,7 @@ from holdfast.guard.reporting import TOKEN_ENV
 from holdfast.observe.eventlog import read_events
 from holdfast.values import AnyEvent, GuardStarted, JobSlowed, StepSeen, SuspectsNamed
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 JOB = Path(__file__).with_name("stalljob.py")
 STALLED = 3

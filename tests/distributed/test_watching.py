@@ -12,7 +12,7 @@ import pytest
 from holdfast.observe.eventlog import read_run
 from holdfast.values import AnyEvent, JobHung, JobSlowed, Probed, SuspectsNamed
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 JOB = ("-m", "holdfast.lab.jobs.dataparallel", "--device", "emulated", "--op-ms", "8")
 SLEEPER = """
 import os, time

@@ -22,7 +22,7 @@ from holdfast.guard.sampler import Sampler
 from holdfast.lab.injectors.quota import CpuQuota
 from lab.needs import need
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 Start = Callable[[str], "subprocess.Popen[str]"]
 SPIN = "while True: pass"

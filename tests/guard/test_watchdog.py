@@ -21,7 +21,7 @@ from holdfast.telemetry import Step
 from holdfast.values import AnyEvent, WorkerHung
 from pagejobs import Job
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 @pytest.fixture

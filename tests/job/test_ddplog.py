@@ -10,7 +10,7 @@ from holdfast.telemetry import Step, StepFlag
 from pairs import Run, run_ranks
 from shardjob import KINDS, STALL_S, STALLED, STEPS
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from .measure import of_rank
 from .needs import need
 from .waiting import becomes_stopped, runs_again
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_pid_comes_from_the_ring_when_nobody_gives_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.alone
 def test_hang_comes_at_its_step_and_goes_after_as_many_median_steps(
     tmp_path: Path, sleeper: psutil.Process
 ) -> None:
@@ -90,6 +91,7 @@ def test_hang_comes_at_its_step_and_goes_after_as_many_median_steps(
 
 
 @pytest.mark.processes
+@pytest.mark.alone
 def test_leaving_relieves_everything(tmp_path: Path, sleeper: psutil.Process) -> None:
     """An endless fault ends with its director, and the control files are empty again."""
     ring = RingWriter(ring_path(tmp_path, 0), rank=0)
@@ -108,6 +110,7 @@ def test_leaving_relieves_everything(tmp_path: Path, sleeper: psutil.Process) ->
 
 
 @pytest.mark.processes
+@pytest.mark.alone
 def test_fault_that_cannot_be_applied_is_raised_at_the_end(tmp_path: Path, sleeper: psutil.Process) -> None:
     """An unpinned target makes the director give up, and whoever stops it learns why."""
     need("cores")
@@ -149,6 +152,7 @@ def test_target_beyond_the_job_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.alone
 def test_fault_can_be_given_to_a_live_job_under_torchrun(tmp_path: Path) -> None:
     """A job that somebody else launched, with our worker in it, takes a fault while it runs."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -19,7 +19,7 @@ from holdfast.values import Fault
 
 from .waiting import wait_for
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 SHORT = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=["--steps", "5"])
 LONG = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=["--steps", "100000"])
 

@@ -16,7 +16,7 @@ from holdfast.values import Fault
 from .measure import of_link, of_rank
 from .needs import need
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 NIC_BYTES_S = 50e6
 SWAP_S = 2 * (1 << 20) / NIC_BYTES_S
 LINK = Fault(kind="slow_link", target=(0, 1), at_step=9, for_steps=7, severity=4.0)

@@ -10,7 +10,7 @@ from holdfast.values import Fault, FaultInjected, FaultKind, FaultRelieved
 
 from .measure import of_rank
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.alone]
 TARGET, PEER = 1, 0
 OP_S = 0.004
 OWN_S = 2 * (1 + 2) * OP_S  # Two blocks, backward twice as long as forward.
