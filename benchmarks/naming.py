@@ -88,11 +88,12 @@ def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int) -> list[Verd
 
 
 def note(verdict: Verdict) -> Verdict:
-    """Tell about a run that went wrong, on stderr."""
-    is_fine = verdict.is_quiet if verdict.scene.way == "none" else verdict.is_right
-    if not is_fine:
-        scene = verdict.scene
-        print(f"seed {verdict.seed} {scene.job} {scene.fault}: {verdict.said}", file=sys.stderr, flush=True)
+    """Tell about a run on stderr: it takes an hour until there is a table."""
+    scene = verdict.scene
+    is_fine = verdict.is_quiet if scene.way == "none" else verdict.is_right
+    said = "right" if is_fine else f"WRONG: {verdict.said}"
+    what = f"seed {verdict.seed} {scene.job} {scene.fault or scene.kind}"
+    print(f"{what}: {said}", file=sys.stderr, flush=True)
     return verdict
 
 
@@ -104,9 +105,8 @@ def judge(scene: Scene, seed: int) -> Verdict:
     named = next((event for event in events if isinstance(event, kinds) and event.suspects), None)
     is_noticed = any(isinstance(event, JobSlowed | JobHung) for event in events)
     if named is None:
-        return Verdict(
-            scene, seed, is_noticed, False, False, False, "nobody named" if is_noticed else "nothing"
-        )
+        said = "nobody named" if is_noticed else NOTHING
+        return Verdict(scene, seed, is_noticed, False, False, False, said)
     first = named.suspects[0]
     blamed = {rank for suspect in named.suspects for rank in suspect.ranks}
     if scene.link is not None:
