@@ -218,3 +218,11 @@ def test_a_bad_nic_in_a_small_ring_is_the_nic_and_those_who_wait_for_it_are_not(
     }  # fmt: skip
     found = find_slow_links(_rates(now, moved_mb=44.0), _rates(healthy, moved_mb=262.0))
     assert _told(found) == [("nic", [3], None)]
+
+
+def test_a_slow_link_of_a_small_ring_is_not_taken_for_the_nic_of_one_of_its_ends() -> None:
+    """The other link of an end waits for it, and loses less."""
+    healthy = dict.fromkeys([(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (3, 0), (0, 3)], 60.0)
+    now = dict.fromkeys(healthy, 30.0) | {(1, 2): 9.7, (2, 1): 9.7, (1, 0): 13.5}
+    found = find_slow_links(_rates(now, moved_mb=44.0), _rates(healthy, moved_mb=262.0))
+    assert [(each.kind, each.ranks) for each in found] == [("link", [1, 2])]

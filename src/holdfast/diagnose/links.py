@@ -31,9 +31,9 @@ LEAST_SHARE = 0.1
 """Of the elapsed time, lost on the link."""
 DELAYED_ACK_S = 0.04
 """The kernel's TCP_DELACK_MIN; it waits longer only for links whose round trip is longer."""
-_SHADOW, _SHADOW_OF_NIC = 0.6, 0.75
+_SHADOW, _SHADOW_NEAR = 0.6, 0.8
 """A link that costs less than this share of the worst may be slow because of that: who sends to a rank that
-is held up waits for it. It is told when the worst is gone. A bad NIC holds up more of them than a link."""
+is held up waits for it, its neighbours most. It is told when the worst is gone."""
 
 
 class SlowLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +106,13 @@ def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | Non
     ranks = sorted({rank for each in judged for rank in each.ends})
     if judged and all(each.has_slowed() for each in judged):
         return [_blame_link(judged) if len(ranks) == 2 else _blame_network(ranks, judged)]
-    slow = _without_shadows([each for each in judged if each.is_slow()], _SHADOW)
+    slow = _without_shadows([each for each in judged if each.is_slow()])
     found = []
     for rank in _slow_nics(judged, slow):
         mine = [each for each in slow if rank in each.ends]
         if mine:  # Else they were shadows of one before.
             found.append(_blame_nic(rank, mine))
-        slow = [each for each in _without_shadows(slow, _SHADOW_OF_NIC) if rank not in each.ends]
+        slow = [each for each in _alike(slow) if rank not in each.ends]
     pairs = sorted({(min(each.ends), max(each.ends)) for each in slow})
     found += [_blame_link([each for each in slow if set(each.ends) == set(pair)]) for pair in pairs]
     return sorted(found, key=lambda each: (-each.lost_share, each.ranks))
@@ -169,9 +169,21 @@ def _late_s(rate: LinkRate, before: LinkRate | None) -> float:
     return DELAYED_ACK_S * max(rate.steps, rate.delayed_acks - usual)
 
 
-def _without_shadows(slow: Sequence[_Judged], least: float) -> list[_Judged]:
+def _without_shadows(slow: Sequence[_Judged]) -> list[_Judged]:
+    if not slow:
+        return []
+    worst = max(slow, key=lambda each: each.lost_share)
+    return [each for each in slow if each.lost_share >= _least_beside(each, worst) * worst.lost_share]
+
+
+def _least_beside(link: _Judged, worst: _Judged) -> float:
+    """Return what share of the worst a link has to lose: more if it ends where that one does."""
+    return _SHADOW_NEAR if len({*link.ends, *worst.ends}) == 3 else _SHADOW
+
+
+def _alike(slow: Sequence[_Judged]) -> list[_Judged]:
     worst = max((each.lost_share for each in slow), default=0.0)
-    return [each for each in slow if each.lost_share >= least * worst]
+    return [each for each in slow if each.lost_share >= _SHADOW_NEAR * worst]
 
 
 def _slow_nics(judged: Sequence[_Judged], slow: Sequence[_Judged]) -> list[int]:
@@ -192,6 +204,8 @@ def _is_slow_nic(rank: int, judged: Sequence[_Judged], slow: Sequence[_Judged]) 
     for ends in ((0,), (1,), (0, 1)):
         links = [each for each in judged if any(each.ends[end] == rank for end in ends)]
         bad = [each for each in slow if any(each.ends[end] == rank for end in ends)]
+        # All alike: one slow link makes the others of its ends wait, and these lose less.
+        bad = _alike(bad)
         peers = {peer for each in bad for peer in each.ends if peer != rank}
         if len(peers) >= 2 and 2 * len(bad) > len(links):
             return True
