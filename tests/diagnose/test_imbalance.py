@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from holdfast.diagnose.imbalance import find_imbalance
+from holdfast.diagnose.imbalance import find_imbalance, find_lasting_imbalance
 from holdfast.diagnose.layout import Layout
+from holdfast.diagnose.lookout import Lookout
 from holdfast.diagnose.profiles import Profile
 from simulatedsteps import Harm, HarmKind, SimulatedJob, watch_job
 
@@ -17,7 +18,9 @@ def profiles_of_job(job: SimulatedJob) -> dict[int, Profile]:
     """Return what its steps are made of when it has settled."""
     watched = watch_job(job)
     assert watched.changes == []
-    return dict(watched.lookout.settled())
+    settled = watched.lookout.settled()
+    assert settled is not None
+    return dict(settled[1])
 
 
 def from_start(kind: HarmKind, *ranks: int, more_s: float = 0.15) -> Harm:
@@ -75,7 +78,9 @@ def test_a_slow_rank_of_a_stage_is_not_the_stage() -> None:
 def test_an_even_job_is_left_in_peace(size: int, seed: int, noise: float) -> None:
     """Noise is no imbalance."""
     job = SimulatedJob(ranks=size, seed=seed, noise=noise, steps=90)
-    assert find_imbalance(dict(watch_job(job).lookout.settled()), job.layout) == []
+    settled = watch_job(job).lookout.settled()
+    assert settled is not None
+    assert find_imbalance(settled[1], job.layout) == []
 
 
 def test_what_costs_little_is_not_worth_a_word() -> None:
@@ -126,3 +131,20 @@ def test_thousands_of_ranks_are_compared() -> None:
     layout = Layout(kind="unknown", roles=dict.fromkeys(profiles, 0))
     suspects = find_imbalance(profiles, layout)
     assert [len(each.ranks) for each in suspects] == [5000]
+
+
+@pytest.mark.parametrize(("first", "told"), [(0, [[2, 6]]), (45, [])])
+def test_what_was_not_there_from_the_start_on_is_a_fault_and_no_imbalance(
+    first: int, told: list[list[int]]
+) -> None:
+    """It is for the detector to notice; a stage that only got slow is not one with more to do."""
+    harm = Harm(kind="compute", ranks=(2, 6), more_s=0.15, first=first)
+    lookout = Lookout()
+    job = SimulatedJob(ranks=8, stages=4, harms=(harm,), steps=90)
+    settled = None
+    for batch in job.run():
+        lookout.take(batch)
+        lookout.trouble = None  # As if it had not been noticed.
+        settled = settled or lookout.settled()
+    assert settled is not None
+    assert [each.ranks for each in find_lasting_imbalance(*settled, job.layout)] == told

@@ -183,9 +183,9 @@ def test_a_settled_job_is_told_once() -> None:
         if found:
             told.append((batch[0].step, found))
     assert len(told) == 1
-    step, profiles = told[0]
+    step, (before, after) = told[0]
     assert lookout_module.SETTLED_STEPS - 2 <= step <= lookout_module.SETTLED_STEPS + 2
-    assert sorted(profiles) == [0, 1, 2]
+    assert sorted(before) == sorted(after) == [0, 1, 2]
 
 
 def test_memory_is_bounded() -> None:

@@ -135,7 +135,9 @@ def test_a_fault_from_the_start_is_named_against_the_others() -> None:
     job = SimulatedJob(ranks=8, stages=2, harms=(Harm(kind="data", ranks=(5,), first=0),))
     watched = watch_job(job)
     assert watched.changes == [], "it never was faster"
-    suspects = name_suspects(Evidence(now=watched.lookout.settled(), layout=job.layout))
+    settled = watched.lookout.settled()
+    assert settled is not None
+    suspects = name_suspects(Evidence(now=settled[1], layout=job.layout))
     assert [(suspect.ranks, suspect.cause) for suspect in suspects] == [([5], "data_loading")]
 
 

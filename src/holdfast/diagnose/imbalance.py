@@ -21,6 +21,14 @@ _MOST_PEERS = 64
 """That a rank is held against; more would cost time in large jobs, and tell no more."""
 
 
+def find_lasting_imbalance(
+    before: Mapping[int, Profile], after: Mapping[int, Profile], layout: Layout
+) -> list[Suspect]:
+    """Return those of the later time who were there in the earlier one too; what is new is a fault."""
+    known = {(suspect.cause, *suspect.ranks) for suspect in find_imbalance(before, layout)}
+    return [each for each in find_imbalance(after, layout) if (each.cause, *each.ranks) in known]
+
+
 def find_imbalance(profiles: Mapping[int, Profile], layout: Layout) -> list[Suspect]:
     """Return who makes the others wait in every step of a job that never was faster."""
     stages: dict[int | None, list[Profile]] = {}

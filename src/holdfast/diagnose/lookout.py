@@ -121,12 +121,15 @@ class Lookout:
             for rank, mine in self._steps.items()
         }
 
-    def settled(self) -> Mapping[int, Profile]:
-        """Return, once, what steps are made of when the job has settled; nothing before and after that."""
+    def settled(self) -> tuple[Mapping[int, Profile], Mapping[int, Profile]] | None:
+        """Return, once, what steps were made of in two parts of the time that a job takes to settle."""
         if self._is_settled or self.trouble is not None or self._seen < SETTLED_STEPS:
-            return {}
+            return None
         self._is_settled = True
-        return profiles_of(self._steps, since=self._last_step - SETTLED_STEPS // 2, until=self._last_step + 1)
+        half = self._last_step - SETTLED_STEPS // 2
+        first = half - SETTLED_STEPS // 4  # What comes earlier is warm-up.
+        before = profiles_of(self._steps, since=first, until=half)
+        return before, profiles_of(self._steps, since=half, until=self._last_step + 1)
 
     def look_again(self) -> bool:
         """Say whether there is another look to come, at more, since what was seen does not tell enough."""

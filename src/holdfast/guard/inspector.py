@@ -16,7 +16,7 @@ from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
 from holdfast.detect.signs import explain
 from holdfast.diagnose.causes import Sign
 from holdfast.diagnose.groups import SlowGroup, find_slow_groups, group_times
-from holdfast.diagnose.imbalance import find_imbalance
+from holdfast.diagnose.imbalance import find_lasting_imbalance
 from holdfast.diagnose.layout import Layout, find_layout
 from holdfast.diagnose.lines import find_lines
 from holdfast.diagnose.links import SlowLink, find_slow_links
@@ -82,7 +82,7 @@ class Inspector:
             self._name(now_s)
         self._take_probe(now_s)
         settled = self._lookout.settled()
-        uneven = find_imbalance(settled, self._layout()) if settled else []
+        uneven = find_lasting_imbalance(*settled, self._layout()) if settled else []
         if uneven:
             self._tell(SuspectsNamed(since_step=0, suspects=uneven))
             self._say_suspects(uneven)
