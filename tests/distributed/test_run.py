@@ -166,10 +166,20 @@ def test_a_signal_while_waiting_for_other_nodes_ends_the_launcher(tmp_path: Path
     """A launcher that sits in the rendezvous goes within 10 seconds as well."""
     arguments = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", "1")
     with running(tmp_path, *arguments, str(TRAIN)) as run:
-        time.sleep(4)  # There is no event to wait for: it has not met anybody yet.
+        # There is no event to wait for: it has not met anybody yet.
+        wait_until(lambda: _catches(run.process.pid, signal.SIGTERM), 60.0)
+        time.sleep(2)
         run.process.send_signal(signal.SIGTERM)
         assert run.finish(timeout_s=11) == 143
         assert run.left_behind() == []
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Say whether a process has a handler for a signal."""
+    line = next(
+        row for row in Path(f"/proc/{pid}/status").read_text().splitlines() if row.startswith("SigCgt")
+    )
+    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
 
 
 def test_workers_die_with_a_killed_launcher(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_losses_are_the_same_whatever_breaks(runs: tuple[Run, Run]) -> None:
 def test_what_broke_was_counted(runs: tuple[Run, Run]) -> None:
     """The faults were real: where a method is called at all in a step, its failures show in our count."""
     counted = runs[1].told[0]["counted"]
-    used = ["Tally.enter", "Tally.leave", "Tally.take", "Channels.of_group", "Cycle.mark_update"]
+    used = ["Tally.clock", "Tally.take", "Channels.of_group", "Cycle.mark_update"]
     used += ["Cycle.mark_batch", "RingWriter.append", "Tally.begin", "Tally.lasted", "random 0"]
     assert {name for name in used if not counted[name]} == set()
 

@@ -21,6 +21,8 @@ REST = 2**32
 class Tally:
     """The sums of the step that goes on."""
 
+    clock = staticmethod(time.monotonic_ns)
+
     def __init__(self, words: memoryview) -> None:
         self.errors = 0
         """Of ours, which nobody was told of."""
@@ -31,7 +33,6 @@ class Tally:
         self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = 0
         self.words = words
         """The ring's, whose header says what this process is in the middle of."""
-        self.clock = time.monotonic_ns
         self.calls = 0
         """Of communication, so far."""
         self.named_ns = 0
