@@ -43,7 +43,7 @@ def test_help_lists_the_verbs(
     assert _call(arguments, monkeypatch) == 0
     out = capsys.readouterr().out
     assert "Keeps large PyTorch training runs fast and alive." in out
-    verbs = ("run", "inject", "demo", "doctor", "plan", "simulate", "detect", "diagnose")
+    verbs = ("run", "inject", "demo", "doctor", "plan", "simulate", "detect", "diagnose", "reliability")
     assert [verb for verb in verbs if f" {verb} " not in out] == []
 
 

@@ -1,0 +1,100 @@
+"""Lines of cells that are never quoted, as ``sacct -P`` writes them, as tables of text.
+
+They come in pieces, so that a file of gigabytes needs little more memory than what is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+import polars as pl
+
+from holdfast.reliability.mend import Block, mend, split_last
+from holdfast.reliability.told import ROW, Tally
+
+PIECE = 64 << 20
+"""Bytes that are looked at together."""
+_MOST_HELD = 1 << 24
+"""Longer than any cell: so much without a row is not held back for its rest."""
+_INNER = b"\x1f"
+"""Stands for a delimiter of several bytes: the unit separator is in nobody's names."""
+_FREE = frozenset(
+    {"comment", "admincomment", "systemcomment", "submitline", "jobname", "workdir", "reason", "text"}
+)
+"""Columns that may hold line breaks."""
+
+
+class Delimited:
+    """The lines after a header that has been read."""
+
+    def __init__(self, stream: BinaryIO, rest: bytes, delimiter: bytes, names: list[str], line: int) -> None:
+        """Take what has been read of the stream already, and the number of the line that comes first."""
+        self.names = names
+        self._stream, self._rest, self._line = stream, rest, line
+        self._asked = delimiter
+        self._delimiter = delimiter if len(delimiter) == 1 and delimiter.isascii() else _INNER
+
+    def frames(self, columns: Mapping[str, str], tally: Tally) -> Iterator[pl.DataFrame]:
+        """Yield the rows of one piece after the other."""
+        count = len(self.names) - 1
+        for piece in self._pieces(count):
+            is_free = self.names[-1] in _FREE
+            block = mend(piece, self._delimiter, count, has_free_end=is_free, follows_row=tally.rows > 0)
+            tally.rows += len(block.lines) + len(block.broken)
+            for line, marks in block.broken:
+                tally.tell(self._line + line, f"has {marks + 1} cells, expected {count + 1}")
+            if len(block.lines):
+                yield self._without_headers(self._parse(block, columns), columns, tally)
+            self._line += block.height
+
+    def _pieces(self, count: int) -> Iterator[bytes]:
+        """Yield the file in pieces that end where a row does."""
+        held, rest = b"", self._rest
+        while more := self._stream.read(PIECE):
+            cut = more.rfind(b"\n") + 1
+            if not cut:
+                rest += more
+                continue
+            held += self._normalise(b"".join((rest, memoryview(more)[:cut])))
+            rest = more[cut:]
+            cut = split_last(held, self._delimiter, count)
+            if not cut and len(held) > _MOST_HELD:  # Nothing fits, nor will it with more of the same.
+                cut = len(held)
+            yield held[:cut]
+            held = held[cut:]
+        last = held + self._normalise(rest)
+        if last:
+            yield last if last.endswith(b"\n") else last + b"\n"
+
+    def _normalise(self, data: bytes) -> bytes:
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n")
+        if self._delimiter == self._asked:
+            return data
+        return data.replace(_INNER, b" ").replace(self._asked, _INNER)
+
+    def _parse(self, block: Block, columns: Mapping[str, str]) -> pl.DataFrame:
+        places = {ours: self.names.index(theirs) for ours, theirs in columns.items()}
+        wanted = sorted(set(places.values()))
+        table = pl.read_csv(
+            block.data,
+            has_header=False,
+            separator=self._delimiter.decode(),
+            quote_char=None,
+            columns=wanted,
+            infer_schema=False,
+            encoding="utf8" if block.data.isascii() else "utf8-lossy",  # The first is faster.
+        )
+        table.columns = [str(place) for place in wanted]
+        lines = pl.Series(ROW, block.lines + self._line).cast(pl.UInt32)
+        return table.select(lines, *(pl.col(str(place)).alias(ours) for ours, place in places.items()))
+
+    def _without_headers(self, table: pl.DataFrame, columns: Mapping[str, str], tally: Tally) -> pl.DataFrame:
+        """Leave out headers in the middle, which files have that were put together of several."""
+        ours, theirs = next(iter(columns.items()))
+        is_header = pl.col(ours).str.len_bytes() == len(theirs.encode())
+        is_header &= pl.col(ours).str.to_lowercase() == theirs
+        kept = table.filter(is_header.fill_null(False).not_())
+        tally.left_out += table.height - kept.height
+        return kept

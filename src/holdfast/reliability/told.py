@@ -1,0 +1,50 @@
+"""Counting what a source has, and telling what of it could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from holdfast.reliability.tables import MOST_TOLD, Broken, Reading
+
+_MOST_SHOWN = 40
+ROW = "row"
+"""Column of the line that a row began on, in every table that is on its way."""
+
+
+class Tally:
+    """What has been seen of one source so far."""
+
+    def __init__(self, place: object) -> None:
+        self.place = str(place)
+        self.rows = 0
+        self.broken = 0
+        self.left_out = 0
+        self._told: list[Broken] = []
+
+    def tell(self, row: int, why: str) -> None:
+        """Count one broken row, which is among ``rows`` already, and keep it if it is one of the first."""
+        self.broken += 1
+        if len(self._told) < MOST_TOLD:
+            self._told.append(Broken(place=f"{self.place}, row {row}", why=why))
+
+    def tell_all(self, bad: pl.DataFrame, explain: Callable[[dict[str, Any]], str]) -> None:
+        """Count the rows of a table as broken; only those that are kept are explained."""
+        kept = bad.head(max(0, MOST_TOLD - len(self._told)))
+        for cells in kept.iter_rows(named=True):
+            self.tell(cells[ROW], explain(cells))
+        self.broken += bad.height - kept.height
+
+    def reading(self, table: pl.DataFrame) -> Reading:
+        """Return all of it, with the table that came out."""
+        return Reading(
+            table=table, rows=self.rows, broken=self.broken, told=tuple(self._told), left_out=self.left_out
+        )
+
+
+def shown(text: object) -> str:
+    """Return a cell as it is quoted in a message: short, and on one line."""
+    words = str(text)
+    return repr(words[:_MOST_SHOWN] + ("…" if len(words) > _MOST_SHOWN else ""))
