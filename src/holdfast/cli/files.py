@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,21 +20,21 @@ def read_text(path: Path) -> str:
     return decode(path, read_bytes(path))
 
 
-def check_chart(path: Path) -> None:
+def check_chart(path: Path, flag: str = "--chart", endings: Sequence[str] = (".svg", ".html")) -> None:
     """Refuse before anything long begins what could not be written afterwards."""
-    if path.suffix not in (".svg", ".html"):
-        raise InputError(f"--chart is {str(path)!r}, expected a name that ends in .svg or .html")
+    if path.suffix not in endings:
+        raise InputError(f"{flag} is {str(path)!r}, expected a name that ends in {' or '.join(endings)}")
     try:
         has_folder, is_folder = path.absolute().parent.is_dir(), path.is_dir()
     except OSError as error:
-        raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error
+        raise InputError(f"{flag} {path}: cannot be written: {error.strerror}") from error
     if not has_folder:
-        raise InputError(f"--chart is {str(path)!r}, expected a folder that exists")
+        raise InputError(f"{flag} is {str(path)!r}, expected a folder that exists")
     if is_folder:
-        raise InputError(f"--chart is {str(path)!r}, expected a file, not a folder")
+        raise InputError(f"{flag} is {str(path)!r}, expected a file, not a folder")
 
 
-def write_chart(path: Path, text: str) -> None:
+def write_chart(path: Path, text: str, flag: str = "--chart") -> None:
     """Write a chart whole or not at all: one that was there before is only replaced by a whole one."""
     part = path.with_name(f".{path.name}.part")
     try:
@@ -42,4 +43,4 @@ def write_chart(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):  # It may never have been made.
             part.unlink()
-        raise InputError(f"--chart {path}: cannot be written: {error.strerror}") from error
+        raise InputError(f"{flag} {path}: cannot be written: {error.strerror}") from error

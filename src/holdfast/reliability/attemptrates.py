@@ -55,7 +55,7 @@ def rates_of_attempts(
     level: float = LEVEL,
 ) -> AttemptRates:
     """Return the rate of the fleet and the mean time to failure by size."""
-    ran = _measure(attempts, gpus_per_node)
+    ran = measured(attempts, gpus_per_node)
     known = ran.filter(pl.col("gpus").is_not_null() & pl.col("days").is_not_null() & (pl.col("gpus") > 0))
     large = known.filter(pl.col("gpus") > over_gpus)
     rate = make_rate(
@@ -79,7 +79,7 @@ def _say_exposure(attempts: pl.DataFrame, over_gpus: int) -> str:
     )
 
 
-def _measure(attempts: pl.DataFrame, gpus_per_node: int) -> pl.DataFrame:
+def measured(attempts: pl.DataFrame, gpus_per_node: int) -> pl.DataFrame:
     """Return size, length and fate of every attempt that ran."""
     tells_gpus = as_float(attempts["gpus"].max()) > 0
     # Where no attempt tells its GPUs, jobs have whole nodes; where others do, one that does not has none.
@@ -98,8 +98,10 @@ def _measure(attempts: pl.DataFrame, gpus_per_node: int) -> pl.DataFrame:
         .select(
             "gpus",
             "servers",
+            "start",
+            "end",
             is_failure=(pl.col("state") == "NODE_FAIL").fill_null(value=False) | marked,
-            days=(pl.col("end") - pl.col("start")).dt.total_seconds().clip(lower_bound=0) / 86_400,
+            days=(pl.col("end") - pl.col("start")).dt.total_microseconds().clip(lower_bound=0) / 86.4e9,
             nodes=pl.coalesce(pl.col("nodes").cast(pl.Int64), "servers"),
         )
         .with_columns(node_days=pl.col("nodes") * pl.col("days"))

@@ -69,13 +69,15 @@ def _mix(started: pl.DataFrame, key: str, until: datetime | None) -> pl.DataFram
     )
     grouped = grouped.with_columns(
         share=pl.col("attempts") / pl.col("attempts").sum(),
-        gpu_share=pl.col("gpu_hours") / pl.col("gpu_hours").sum(),
+        # Of no GPU time at all, nobody has a share.
+        gpu_share=(pl.col("gpu_hours") / pl.col("gpu_hours").sum()).fill_nan(0.0),
     )
     low, high = _count_interval(grouped)
     # The sum over attempts of the squared distance from the share, each attempt weighing its own hours.
     others = pl.col("_squares").sum() - pl.col("_squares")
     square = (1 - pl.col("gpu_share")) ** 2 * pl.col("_squares") + pl.col("gpu_share") ** 2 * others
-    gpu_low, gpu_high = ratio_interval(pl.col("gpu_share"), square.sqrt() / pl.col("gpu_hours").sum())
+    error = (square.sqrt() / pl.col("gpu_hours").sum()).fill_nan(0.0)
+    gpu_low, gpu_high = ratio_interval(pl.col("gpu_share"), error)
     return grouped.with_columns(low, high, gpu_share_low=gpu_low, gpu_share_high=gpu_high).select(
         key,
         "attempts",

@@ -166,3 +166,60 @@ def check(
     from holdfast.cli import clusterbooks
 
     raise typer.Exit(clusterbooks.check_node(file, out, moment=when, is_once=once))
+
+
+Records = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...", help="Any records, or folders of them: sacct, events, checks, failures."
+    ),
+]
+Zone = Annotated[str, typer.Option(metavar="NAME", help="Of times that do not say: Europe/Paris.")]
+
+
+@reliability.command()
+def report(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
+    files: Records,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page, one .html file.")] = None,
+    over_gpus: Annotated[
+        str, typer.Option(metavar="N", help="The failure rate is of jobs with more GPUs.")
+    ] = "128",
+    gpus_per_node: PerNode = "8",
+    timezone: Zone = "UTC",
+    as_json: Json = False,
+) -> None:
+    """Everything at once: how attempts end, failure rate, time to failure, causes, losses, lemon nodes.
+
+    Example: holdfast reliability report books/ --out report.html
+
+    Example: holdfast reliability report sacct.txt checks.jsonl --over-gpus 8 --json
+    """
+    need_stdout()
+    need_packages("polars", "scipy")
+    from holdfast.cli import clusterreport
+
+    request = clusterreport.Request(
+        paths=files, timezone=timezone, over_gpus=over_gpus, gpus_per_node=gpus_per_node
+    )
+    clusterreport.print_report(request, out, as_json=as_json)
+
+
+@reliability.command()
+def lemons(
+    files: Records,
+    drain: Annotated[bool, typer.Option("--drain", help="Print commands that would drain them.")] = False,
+    timezone: Zone = "UTC",
+    as_json: Json = False,
+) -> None:
+    """Nodes that keep failing jobs, by their last 28 days, against what they were exposed to.
+
+    Example: holdfast reliability lemons books/
+
+    Example: holdfast reliability lemons sacct.txt events.txt checks.jsonl --drain
+    """
+    need_stdout()
+    need_packages("polars", "scipy")
+    from holdfast.cli import clusterreport
+
+    request = clusterreport.Request(paths=files, timezone=timezone)
+    clusterreport.print_lemons(request, is_drain=drain, as_json=as_json)
