@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -98,6 +99,9 @@ def test_a_store_that_is_gone_or_stands_still_holds_nobody(
     host.send_signal(number)
     if number == signal.SIGKILL:
         host.wait()
+    else:  # All of its threads: one of them answers.
+        tasks = Path(f"/proc/{host.pid}/task")
+        wait_until(lambda: all("\nState:\tT" in (each / "status").read_text() for each in tasks.iterdir()))
     order = msgspec.structs.replace(ALONE, timeout_s=0.5)
     result = run_probe(order, 0, store)
     assert (result.outcome, result.error) == ("no_answer", "the store: no answer within 0.5 s")

@@ -43,19 +43,22 @@ def test_a_node_that_goes_down_shows_with_the_requeue_in_what_is_collected(
     cluster: SlurmCluster, tmp_path: Path
 ) -> None:
     """The job's first attempt is NODE_FAIL, its second COMPLETED under the same id; the node has an event."""
-    job = _submit(cluster, "-N2", "--requeue", "--job-name=a|b", "--wrap", "sleep 4")
-    excluding = _submit(cluster, "-N1", "--exclude=127.0.0.4", "--wrap", "sleep 40")
     failing = _submit(cluster, "-N1", "--wrap", "exit 3")
+    wait_until(lambda: _states(cluster, failing) == ["FAILED"], 60)
+    go = tmp_path / "go"
+    wait = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    job = _submit(cluster, "-N2", "--requeue", "--job-name=a|b", "--wrap", wait)
+    excluding = _submit(cluster, "-N1", "--exclude=127.0.0.4", "--wrap", "sleep 300")
     wait_until(lambda: "R" in cluster.run(["squeue", "-h", "-j", job, "-o", "%t"]).stdout, 30)
     victim = cluster.run(["squeue", "-h", "-j", job, "-o", "%N"]).stdout.strip()
     first = cluster.run(["scontrol", "show", "hostnames", victim]).stdout.split()[0]
     down = ["scontrol", "update", f"NodeName={first}", "State=DOWN", "Reason=pulled the plug"]
     assert cluster.run(down).returncode == 0
     wait_until(lambda: "PD" in cluster.run(["squeue", "-h", "-j", job, "-o", "%t"]).stdout, 30)
+    go.touch()
     # Slurm would let it wait for two minutes.
     assert cluster.run(["scontrol", "update", f"JobId={job}", "StartTime=now"]).returncode == 0
     wait_until(lambda: _states(cluster, job) == ["NODE_FAIL", "COMPLETED"], 60)
-    wait_until(lambda: _states(cluster, failing) == ["FAILED"], 60)
 
     done = cluster.run([*HOLDFAST, "collect", "--days", "1", "--out", str(tmp_path / "books"), "--json"])
     assert done.returncode == 0, done.stderr
@@ -68,6 +71,8 @@ def test_a_node_that_goes_down_shows_with_the_requeue_in_what_is_collected(
     assert mine["attempt"].to_list() == [1, 2]
     assert mine["name"].to_list() == ["a|b", "a|b"]
     assert mine["nodes"].to_list() == [2, 2]
+
+    assert attempts.table.filter(attempts.table["job"] == failing)["state"].to_list() == ["FAILED"]
 
     which, events = read_any(books[1])
     assert which == "events"
