@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast import cli
+from clicalls import call, document
 
 HEADER = (
     "System,machine type,nodes,procstot,procsinnode,nodenum,nodenumz,node install,node prod,node decom,"
@@ -25,22 +23,6 @@ def row(system: int, node: int, started: str, *, hardware: str = "", software: s
         f"{system},cluster,10,20,2,{node},{node},3-Aug,3-Sep,current,part,4,2,2,1,compute,"
         f"{started},{fixed},60,,{hardware},,,,{software},No\n"
     )
-
-
-def call(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str | None:
-    """Run the command line and return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return caught.value.code
-
-
-def document(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
-    """The JSON of a call: one line, and nothing else."""
-    assert call([*arguments, "--json"], monkeypatch) == 0
-    out, err = capsys.readouterr()
-    assert (err, out.count("\n")) == ("", 1)
-    return json.loads(out)
 
 
 @pytest.fixture

@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from typing import Any
-
 import pytest
 
-from holdfast import cli
+from clicalls import call, document
 
 ETTR = ["reliability", "ettr", "--gpus", "12000", "--rate", "6.5"]
 V2 = [*ETTR, "--checkpoint-min", "38.4", "--restart-min", "5", "--write-min", "5"]
-
-
-def call(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int | str | None:
-    """Run the command line and return its exit code."""
-    monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return caught.value.code
-
-
-def document(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
-    """The JSON of a call: one line, and nothing else."""
-    assert call([*arguments, "--json"], monkeypatch) == 0
-    out, err = capsys.readouterr()
-    assert (err, out.count("\n")) == ("", 1)
-    return json.loads(out)
 
 
 def test_ettr_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,10 @@ from holdfast.guard.healthchecks import (
     OK,
     UNKNOWN,
     WARNING,
+    Book,
     Cadence,
     Check,
     Row,
-    append,
     keep_checking,
     read_checks,
     run_check,
@@ -85,12 +85,13 @@ def test_the_worst_of_several_is_what_a_prolog_exits_with() -> None:
 def test_checks_run_by_their_cadence_and_leave_rows(tmp_path: Path) -> None:
     """Each at once and then by its own beat, appended to what is there."""
     out = tmp_path / "checks.jsonl"
-    append(out, [_ran("true")])
+    book = Book(out, pytest.fail)
+    book.append([_ran("true")])
     checks = [
         Check(name="often", command=["true"], every_s=0.2),
         Check(name="seldom", command=["false"], every_s=60.0),
     ]
-    keep_checking(checks, out, node="n2", until_s=time.monotonic() + 1.0)
+    keep_checking(checks, book, node="n2", until_s=time.monotonic() + 1.0)
     rows = [msgspec.json.decode(line, type=Row) for line in out.read_bytes().splitlines()]
     names = [row.health_check for row in rows]
     assert names[0] == "it"
@@ -175,3 +176,43 @@ def test_an_old_zombie_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     finally:
         parent.kill()
         parent.communicate()
+
+
+def test_a_full_disk_is_said_once_and_the_checks_go_on(small_disk: Path) -> None:
+    """Nothing is raised; and a row that was cut short does not take the next one with it."""
+    said: list[str] = []
+    out = small_disk / "checks.jsonl"
+    book = Book(out, said.append)
+    wordy = _ran("sh", "-c", "yes | head -c 400")
+    for _ in range(40):
+        book.append([wordy])
+    assert len(said) == 1
+    assert "cannot be written: No space left on device" in said[0]
+    whole = out.read_bytes()[: 3 * len(msgspec.json.encode(wordy)) + 20]
+    out.write_bytes(whole)
+    book.append([_ran("true")])
+    lines = out.read_bytes().splitlines()
+    assert msgspec.json.decode(lines[-1], type=Row).health_check == "it"
+    assert len(said) == 1
+
+
+def test_what_cannot_be_logged_does_not_make_a_node_bad(tmp_path: Path) -> None:
+    """The exit code stays that of the checks: a prolog's 2 would drain the node."""
+    (tmp_path / "checks.toml").write_text('[[check]]\nname = "a"\ncommand = ["true"]\nwhen = ["prolog"]\n')
+    command = [
+        sys.executable,
+        "-m",
+        "holdfast.cli",
+        "reliability",
+        "check",
+        "checks.toml",
+        "--when",
+        "prolog",
+    ]
+    done = subprocess.run(
+        [*command, "--out", "gone/rows.jsonl"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ok: a: \n")
+    assert done.stderr == (
+        "holdfast: gone/rows.jsonl: cannot be written: No such file or directory; the checks go on\n"
+    )

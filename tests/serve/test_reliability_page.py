@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ import msgspec
 import polars as pl
 import pytest
 
-from holdfast import cli
+import clicalls
 from holdfast.reliability.report import Books, build
 from holdfast.reliability.tables import ATTEMPTS, Broken, Reading
 from holdfast.serve.reliabilitypage import draw_page
@@ -34,10 +33,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """Runs the CLI in this process."""
 
     def run(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return Said(ended.value.code or 0, *capsys.readouterr())
+        return Said(clicalls.call([*arguments], monkeypatch) or 0, *capsys.readouterr())
 
     return run
 
@@ -120,6 +116,7 @@ def test_the_verb_writes_the_page_and_prints_the_same_numbers(
     [
         (["gone.txt"], "gone.txt"),
         (["empty"], "an empty folder"),
+        (["backwards.txt"], "backwards.txt, row 2: "),
         (["sacct.txt", "--out", "page.pdf"], "ends in .html"),
         (["sacct.txt", "--over-gpus", "-1"], "--over-gpus"),
         (["sacct.txt", "--timezone", "Mars/Olympus"], "Mars/Olympus"),
@@ -136,6 +133,8 @@ def test_bad_input_gets_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sacct.txt").write_text(SACCT)
     (tmp_path / "empty").mkdir()
+    backwards = "JobID|State|Start|End\n1|COMPLETED|2024-01-02T00:00:00|2024-01-01T00:00:00\n"
+    (tmp_path / "backwards.txt").write_text(backwards)
     said = call("reliability", "report", *arguments)
     assert (said.code, said.out) == (2, "")
     assert len(said.err.splitlines()) == 1

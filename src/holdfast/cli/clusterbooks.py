@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from holdfast.cli.quantities import parse_positive
 from holdfast.errors import InputError
-from holdfast.guard.healthchecks import Check, Moment, append, keep_checking, read_checks, run_check, worst
+from holdfast.guard.healthchecks import Book, Check, Moment, keep_checking, read_checks, run_check, worst
 from holdfast.guard.slurmbooks import collect
 
 
 def collect_books(folder: Path, days: str, *, as_json: bool) -> None:
     """Ask Slurm for the last so many days and say where the answers are."""
     length = parse_positive(days, "--days", most=36_500)
-    until = datetime.now()  # Local, as Slurm's commands take and give times.
+    until = datetime.now(UTC)
     files = collect(folder, since=until - timedelta(days=length), until=until + timedelta(minutes=1))
     if as_json:
         told = {"files": [str(file) for file in files], "days": length}
@@ -39,18 +39,21 @@ def check_node(file: Path, out: Path, *, moment: str, is_once: bool) -> int:
         raise InputError(f"{file}: no check with when = [{moment!r}]")
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     if moment == "periodic" and not is_once:
-        keep_checking(chosen, out, node=node)
+        keep_checking(chosen, Book(out, _complain), node=node)
         return 0
-    return _check_once(chosen, out, node=node, moment=msgspec.convert(moment, Moment))
+    return _check_once(chosen, Book(out, _complain), node=node, moment=msgspec.convert(moment, Moment))
 
 
-def _check_once(checks: list[Check], out: Path, *, node: str, moment: Moment) -> int:
-    rows = [
-        run_check(check, node=node, moment=moment, job=os.environ.get("SLURM_JOB_ID")) for check in checks
-    ]
-    append(out, rows)
+def _check_once(checks: list[Check], book: Book, *, node: str, moment: Moment) -> int:
+    job = os.environ.get("SLURM_JOB_ID")
+    rows = [run_check(check, node=node, moment=moment, job=job) for check in checks]
+    book.append(rows)
     for row in rows:
         sys.stdout.write(
             f"{('ok', 'warning', 'critical', 'unknown')[row.result]}: {row.health_check}: {row.msg}\n"
         )
     return worst(rows)
+
+
+def _complain(why: str) -> None:
+    sys.stderr.write(f"holdfast: {why}\n")

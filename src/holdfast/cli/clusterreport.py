@@ -40,7 +40,9 @@ def make_report(request: Request) -> Report:
         readings.append((str(path), table, reading))
     report = build(Books(readings), over_gpus=over, gpus_per_node=per_node)
     if report.jobs is None and report.outages is None:
-        raise InputError(f"{request.paths[0]}: no attempt of a job and no failure record in it")
+        told = [f"{each.place}: {each.why}" for source in report.sources for each in source.told]
+        why = f"; not readable: {told[0]}" if told else ""
+        raise InputError(f"{request.paths[0]}: no attempt of a job and no failure record in it{why}")
     return report
 
 

@@ -8,12 +8,13 @@ file of JSON lines that ``holdfast reliability`` reads.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -124,17 +125,39 @@ def worst(rows: Sequence[Row]) -> int:
     return min((row.result for row in rows), key=_BY_WEIGHT.index, default=OK)
 
 
-def append(path: Path, rows: Sequence[Row]) -> None:
-    """Add rows to a file, each whole: several may write at a time."""
-    data = b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+class Book:
+    """A file that rows are appended to, each whole; several processes may write at a time.
+
+    What cannot be written is said once and lost. It is no reason to stop looking at the node, and none to
+    call it bad: a full disk for our rows must not drain a cluster.
+    """
+
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        self._path = path
+        self._say = say
+        self._is_failing = False
+
+    def append(self, rows: Sequence[Row]) -> None:
+        """Add rows."""
         try:
-            os.write(fd, data)
+            self._write(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                self._say(f"{self._path}: cannot be written: {error.strerror}; the checks go on")
+            self._is_failing = True
+
+    def _write(self, data: bytes) -> None:
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        try:
+            size = os.fstat(fd).st_size
+            # A row that a full disk had cut short must not take the next one with it.
+            is_cut = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            data = b"\n" * is_cut + data
+            if os.write(fd, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error}") from error
 
 
 class Cadence:
@@ -159,11 +182,11 @@ class Cadence:
         return min(self._due_s.values())
 
 
-def keep_checking(checks: Sequence[Check], out: Path, *, node: str, until_s: float | None = None) -> None:
+def keep_checking(checks: Sequence[Check], book: Book, *, node: str, until_s: float | None = None) -> None:
     """Run the checks by their cadence, until that time of the monotonic clock or for good."""
     cadence = Cadence(checks, time.monotonic())
     while until_s is None or time.monotonic() < until_s:
         for check in cadence.take_due(time.monotonic()):
-            append(out, [run_check(check, node=node, moment="periodic", job=None)])
+            book.append([run_check(check, node=node, moment="periodic", job=None)])
         next_s = cadence.next_s if until_s is None else min(cadence.next_s, until_s)
         time.sleep(max(0.0, next_s - time.monotonic()))

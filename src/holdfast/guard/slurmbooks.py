@@ -1,14 +1,16 @@
 """Copies what a Slurm cluster has in its books: attempts of jobs, events on nodes, whom jobs do not want.
 
 The commands' own output is kept word by word in one folder, so that it can be read again, mailed, or looked
-at by hand. Nothing is changed on the cluster.
+at by hand. Its times are UTC, whatever the cluster's clocks show, since logs have to be held against
+them. Nothing is changed on the cluster.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.errors import InputError, MissingError
@@ -26,7 +28,8 @@ _TIMEOUT_S = 600.0
 
 
 def collect(folder: Path, *, since: datetime, until: datetime) -> list[Path]:
-    """Write the books of a time into a folder and return the files."""
+    """Write the books of a time, which is given with its zone, into a folder and return the files."""
+    since, until = since.astimezone(UTC), until.astimezone(UTC)
     span = [f"--starttime={since:{_TIME}}", f"--endtime={until:{_TIME}}"]
     books = {
         # Duplicates: a requeued job keeps its id. No steps. Never truncated to the span, which would change
@@ -55,7 +58,12 @@ def collect(folder: Path, *, since: datetime, until: datetime) -> list[Path]:
 def _output(command: Sequence[str]) -> bytes:
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+            command,
+            env=os.environ | {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except FileNotFoundError:
         raise MissingError(f"{command[0]}: not found; run this where Slurm's commands are") from None

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import polars as pl
-from scipy.special import betaincinv
 
 from holdfast.reliability.attribution import on_nodes
-from holdfast.reliability.status import LEVEL
+from holdfast.reliability.intervals import share_interval
 
 AFTER_MIN = 5.0
 _FAILING = ("warning", "critical")
@@ -54,12 +53,12 @@ def audit(attempts: pl.DataFrame, events: pl.DataFrame, *, after_min: float = AF
     touched = _touched(placed, failing)
     counts = touched.group_by("name", "severity").agg(pl.col("_row").n_unique().alias("touched"))
     table = counts.with_columns(share=pl.col("touched") / max(1, done.height))
-    low, high = _interval(touched["_row"].n_unique(), done.height)
+    low, high = share_interval(touched["_row"].n_unique(), done.height)
     return Audit(
         completed=done.height,
         touched=touched["_row"].n_unique(),
-        low=low,
-        high=high,
+        low=float(low),
+        high=float(high),
         checks=table.sort("touched", "name", "severity", descending=[True, False, False]),
     )
 
@@ -76,10 +75,3 @@ def _touched(placed: pl.DataFrame, failing: pl.DataFrame) -> pl.DataFrame:
     few = met.filter(pl.col("at") <= pl.col("_until")).drop("at")
     both = few.join(failing, on="node").filter(pl.col("at").is_between("start", "_until"))
     return both.select("_row", "name", "severity").unique()
-
-
-def _interval(part: int, whole: int) -> tuple[float, float]:
-    tail = (1 - LEVEL) / 2
-    low = float(betaincinv(part, whole - part + 1, tail)) if part else 0.0
-    high = float(betaincinv(part + 1, whole - part, 1 - tail)) if part < whole else 1.0
-    return low, high

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import chdtrc, gammaincinv
+from scipy.special import betaincinv, chdtrc, gammaincinv
 
 LEVEL = 0.90
 SURE = 0.01
@@ -62,6 +62,16 @@ def rate_interval(failures: ArrayLike, exposure: ArrayLike, level: float = LEVEL
         low = np.where(count > 0, gammaincinv(np.where(count > 0, count, 1.0), tail), 0.0) / over
         high = gammaincinv(count + 1, 1 - tail) / over
     return np.where(over > 0, low, 0.0), np.where(over > 0, high, np.inf)
+
+
+def share_interval(part: ArrayLike, whole: ArrayLike, level: float = LEVEL) -> tuple[Floats, Floats]:
+    """Return the ends of the exact interval of a share, such as of attempts, for one count or for many."""
+    some, total = np.broadcast_arrays(np.asarray(part, float), np.asarray(whole, float))
+    tail = (1 - level) / 2
+    # The incomplete beta function has no parameter 0: none has no lower bound, all no upper one.
+    low = np.where(some > 0, betaincinv(np.maximum(some, 1), total - some + 1, tail), 0.0)
+    high = np.where(some < total, betaincinv(some + 1, np.maximum(total - some, 1), 1 - tail), 1.0)
+    return low, high
 
 
 def quasi_interval(

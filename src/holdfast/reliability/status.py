@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 import polars as pl
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtri
 
-LEVEL = 0.90
-"""Of every interval here."""
+from holdfast.reliability.intervals import LEVEL, share_interval
 
 
 def gpu_hours(until: datetime | None = None) -> pl.Expr:
@@ -92,11 +91,7 @@ def _mix(started: pl.DataFrame, key: str, until: datetime | None) -> pl.DataFram
 
 
 def _count_interval(grouped: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """Return the exact binomial interval of each share of the count."""
+    """Return the exact interval of each share of the count."""
     count = grouped["attempts"].to_numpy()
-    total = count.sum()
-    tail = (1 - LEVEL) / 2
-    low = betaincinv(count.clip(1), total - count + 1, tail) * (count > 0)
-    high = betaincinv(count + 1, (total - count).clip(1), 1 - tail)
-    high[count == total] = 1.0
+    low, high = share_interval(count, count.sum(), LEVEL)
     return pl.Series("share_low", low), pl.Series("share_high", high)
