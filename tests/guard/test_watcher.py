@@ -151,7 +151,8 @@ def test_steps_in_a_ring_become_events_and_rows(tmp_path: Path) -> None:
         seen = read_events(run.log).records[-1]
         assert (seen.event, seen.stamp.attempt) == (StepSeen(rank=1, step=0), 2)
         summaries = run.run_dir / "summaries.jsonl"
-        wait_until(summaries.exists)
+        # A file is there before its first row is.
+        wait_until(lambda: summaries.exists() and "\n" in summaries.read_text(), "the row")
         row = json.loads(summaries.read_text().splitlines()[0])
         assert (row["steps"], row["duration_s"], row["lost"]) == ({"1": 1}, {"1": 1.0}, 0)
 
