@@ -16,6 +16,7 @@ import polars as pl
 
 from holdfast.reliability.attemptrates import rates_of_attempts
 from holdfast.reliability.ettr import Conditions, exact
+from holdfast.reliability.goodput import second_share
 from holdfast.reliability.intervals import dispersion
 from holdfast.reliability.montecarlo import play
 from holdfast.reliability.rates import Rate, make_rate
@@ -114,6 +115,39 @@ def cover_scattered(
     return (
         Coverage("rate of unlike nodes, Poisson", len(rates), narrow, failures),
         Coverage("rate of unlike nodes, quasi-Poisson", len(rates), wide, failures),
+    )
+
+
+def cover_second(seeds: Iterable[int], *, failures: int) -> Coverage:
+    """Return how often the interval of second-order loss holds the share that cascades are drawn with.
+
+    One failure in five makes others lose their nodes, few or many: the truth is known from the draw itself.
+    """
+    held = 0
+    count = 0
+    for seed in seeds:
+        share = second_share(_losses(np.random.default_rng([seed, failures]), failures))
+        held += share is not None and share.low <= TRUE_SECOND <= share.high
+        count += 1
+    return Coverage("second-order share", count, held, failures)
+
+
+_FIRST_H = 2.0 ** np.arange(2, 9)
+_CASCADES, _PER_CASCADE, _VICTIM_H = 0.2, 5.0, 8.0
+TRUE_SECOND = (
+    _CASCADES * _PER_CASCADE * _VICTIM_H / (_CASCADES * _PER_CASCADE * _VICTIM_H + float(_FIRST_H.mean()))
+)
+"""Share of the loss that is of the second order, in the long run."""
+
+
+def _losses(rng: np.random.Generator, failures: int) -> pl.DataFrame:
+    victims = rng.geometric(1 / _PER_CASCADE, failures) * (rng.random(failures) < _CASCADES)
+    lost_h = {1: rng.choice(_FIRST_H, failures), 2: victims * _VICTIM_H}
+    return pl.concat(
+        pl.DataFrame({"by_job": np.arange(failures), "lost_gpu_h": hours}).with_columns(
+            by_attempt=pl.lit(1), order=pl.lit(order)
+        )
+        for order, hours in lost_h.items()
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -102,35 +101,6 @@ def test_share_without_losses_is_unknown_and_without_preemptions_is_zero() -> No
     assert share is not None
     assert (share.value, share.low, share.failures) == (0.0, 0.0, 100)
     assert 0.02 < share.high < 0.04
-
-
-def test_interval_of_the_share_covers_the_truth() -> None:
-    """Of 300 drawn histories with few large cascades, the 90 % interval misses the truth in at most 15 %."""
-    rng = np.random.default_rng(5)
-    truth = _cascades(rng, 100_000)
-    first, second = (truth[name].to_numpy().sum() for name in ("first", "second"))
-    true = second / (first + second)
-    hits = 0
-    for _ in range(300):
-        share = second_share(_losses(_cascades(rng, 60)))
-        assert share is not None
-        hits += share.low <= true <= share.high
-    assert 0.85 * 300 <= hits <= 0.98 * 300
-
-
-def _cascades(rng: np.random.Generator, count: int) -> pl.DataFrame:
-    first = 2.0 ** rng.integers(2, 9, count)
-    second = rng.geometric(0.2, count) * (rng.random(count) < 0.2) * 8.0
-    return pl.DataFrame({"first": first, "second": second})
-
-
-def _losses(cascades: pl.DataFrame) -> pl.DataFrame:
-    numbered = cascades.with_row_index("by_job").with_columns(by_attempt=pl.lit(1))
-    parts = [
-        numbered.select("by_job", "by_attempt", order=pl.lit(order), lost_gpu_h=column)
-        for order, column in ((1, "first"), (2, "second"))
-    ]
-    return pl.concat(parts)
 
 
 @pytest.mark.parametrize("is_logged", [True, False])

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from reliable.coverage import Coverage, cover_ettr, cover_rate, cover_run, cover_scattered, draw_attempts
+from reliable.coverage import (
+    Coverage,
+    cover_ettr,
+    cover_rate,
+    cover_run,
+    cover_scattered,
+    cover_second,
+    draw_attempts,
+)
 
 SEEDS = range(60)
 LEAST = 0.78
@@ -27,6 +35,13 @@ def test_poisson_interval_is_too_narrow_for_unlike_nodes() -> None:
     narrow, wide = cover_scattered(range(200))
     assert narrow.share < 0.65
     assert 0.85 <= wide.share <= 0.97
+
+
+@pytest.mark.parametrize("failures", [30, 100, 300])
+def test_interval_of_the_second_order_share_covers_the_truth(failures: int) -> None:
+    """Also where there are few failures, and a few large cascades make most of the loss."""
+    found = cover_second(range(200), failures=failures)
+    assert 0.84 <= found.share <= 0.985
 
 
 def test_drawn_attempts_fail_at_their_rate() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InputError
 from holdfast.reliability.ettr import Conditions, best_interval_min, closed_form, exact
-from holdfast.reliability.forecast import curve, grid, needed
+from holdfast.reliability.forecast import contour, curve, needed
 from holdfast.reliability.outlook import look_ahead
 
 LARGE = Conditions(nodes=1500, rate_per_1000_node_days=6.5, checkpoint_min=38.4, write_min=5)
@@ -103,12 +103,32 @@ def test_curve_of_free_writes_is_what_restarts_leave() -> None:
     assert found.best[0] == pytest.approx(np.exp(-2000 * 6.5e-3 / 1440 * 5), rel=1e-4)
 
 
-def test_map_has_a_row_for_every_interval() -> None:
-    """And a column for every rate."""
-    found = grid(LARGE, [1.0, 6.5, 20.0], [10.0, 38.4])
-    assert found.ettr.shape == (2, 3)
-    assert found.ettr[1, 1] == pytest.approx(exact(LARGE))
-    assert np.all(np.diff(found.ettr, axis=1) < 0)
+@pytest.mark.parametrize("level", [0.5, 0.7, 0.8])
+def test_a_contour_goes_where_its_level_is_reached_and_no_further(level: float) -> None:
+    """On both edges ETTR is the level; beyond the last rate no interval reaches it."""
+    rates = np.geomspace(0.1, 100, 60)
+    found = contour(LARGE, rates, level)
+    count = len(found.rates_per_1000_node_days)
+    assert 0 < count < 60
+    assert np.array_equal(found.rates_per_1000_node_days, rates[:count])
+    for index, rate in enumerate(rates[:count]):
+        one = msgspec.structs.replace(LARGE, rate_per_1000_node_days=float(rate))
+        for interval in (found.shortest_min[index], found.longest_min[index]):
+            assert with_knob(one, "checkpoint_min", float(interval)) == pytest.approx(level)
+    beyond = msgspec.structs.replace(LARGE, rate_per_1000_node_days=float(rates[count]))
+    best = best_interval_min(beyond)
+    assert best is not None
+    assert with_knob(beyond, "checkpoint_min", best) < level
+
+
+def test_a_contour_of_free_writes_has_no_shortest_interval() -> None:
+    """And agrees with what is solved for one job."""
+    free = Conditions(nodes=2000, rate_per_1000_node_days=6.5, checkpoint_min=60)
+    found = contour(free, [6.5], 0.9)
+    wanted = needed(free, 0.9).checkpoint_min
+    assert wanted is not None
+    assert found.shortest_min[0] == 0
+    assert found.longest_min[0] == pytest.approx(wanted.high)
 
 
 def test_outlook_brings_everything_together() -> None:

@@ -70,6 +70,10 @@ def test_every_part_of_a_full_report_is_on_the_page() -> None:
     assert report.jobs is not None
     assert f"{report.jobs.attempts:,} attempts" in page
     assert f"{report.jobs.rates.rate.per_1000_node_days:.2f}" in page
+    assert report.jobs.expected is not None
+    for row in report.jobs.expected.rows:
+        assert row["ettr_low"] < row["ettr"] < row["ettr_high"] < 1
+        assert f"{row['ettr']:.3f}" in page
     assert "http" not in page.replace('xmlns="http://www.w3.org/2000/svg"', "")
 
 

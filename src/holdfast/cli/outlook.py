@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,12 +11,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.cli.files import check_chart, write_chart
 from holdfast.cli.quantities import parse_count, parse_positive, show_duration, to_number
 from holdfast.errors import InputError
 from holdfast.reliability.adaptive import Adaptation
 from holdfast.reliability.ettr import Conditions, best_interval_min, nodes_of
 from holdfast.reliability.forecast import Needed
 from holdfast.reliability.outlook import Outlook, look_ahead
+from holdfast.reliability.view import look_around
+from holdfast.serve.outlookpage import draw_outlook
 
 _MOST_MIN = 1e6
 _MOST_GPUS = 100_000_000
@@ -42,8 +46,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     seed: str = "0"
 
 
-def print_outlook(request: Request, *, as_json: bool) -> None:
-    """Look ahead and show what is to be expected."""
+def print_outlook(request: Request, chart: Path | None = None, *, as_json: bool) -> None:
+    """Look ahead and show what is to be expected; draw it where a chart is asked for."""
+    if chart is not None:
+        check_chart(chart, endings=(".html",))
     gpus = parse_count(request.gpus, "--gpus", least=1, most=_MOST_GPUS)
     per_node = parse_count(request.gpus_per_node, "--gpus-per-node", least=1, most=1024)
     outlook = look_ahead(
@@ -53,6 +59,9 @@ def print_outlook(request: Request, *, as_json: bool) -> None:
         adaptation=_gather_adaptation(request),
         rate_interval=_parse_interval(request),
     )
+    if chart is not None:
+        view = look_around(outlook.conditions, gpus, per_node, outlook.adaptive.assumed)
+        write_chart(chart, draw_outlook(outlook, view))
     if as_json:
         sys.stdout.write(to_json(outlook, gpus, per_node) + "\n")
     else:

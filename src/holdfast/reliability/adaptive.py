@@ -146,7 +146,8 @@ def _between_restarts(lay: Layout, per_node: float, repair_min: float) -> tuple[
     hazard = lay.stages * (lay.stage_nodes - lay.tolerated) * per_node * edge
     lasts = np.exp(-cumulative(hazard, times))
     # Beyond the grid nothing changes any more.
-    tail = lasts[-1] / hazard[-1] if hazard[-1] > 0 else math.inf
+    with np.errstate(over="ignore"):
+        tail = float(lasts[-1] / hazard[-1]) if hazard[-1] > 0 else math.inf
     if not math.isfinite(tail):
         return 0.0, float(missing[-1])
     mean_min = float(cumulative(lasts, times)[-1] + times[0] + tail)

@@ -1,4 +1,4 @@
-"""What must be true for a wanted ETTR, one knob at a time; curves of sizes; a map of rates and intervals."""
+"""What must be true for a wanted ETTR, one knob at a time; curves of sizes; contours of rate and interval."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from holdfast.reliability.intervals import Floats
 
 _MOST = 1e15
 _HALVINGS = 100
+_TINY = 1e-12
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +58,14 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """``exact`` with the best interval for each size; where writes are free, with none."""
 
 
-class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """A map of ETTR: a row for every interval, a column for every rate."""
+class Band(msgspec.Struct, frozen=True, kw_only=True):
+    """A contour of ETTR: for each rate at which the level can be reached, the intervals that do."""
 
+    level: float
     rates_per_1000_node_days: Floats
-    checkpoint_min: Floats
-    ettr: Floats
+    shortest_min: Floats
+    """0 where writes are free: no interval is too short."""
+    longest_min: Floats
 
 
 def needed(conditions: Conditions, target: float) -> Needed:
@@ -125,23 +128,38 @@ def curve(conditions: Conditions, gpus: ArrayLike, gpus_per_node: int = 8) -> Cu
     size = np.asarray(gpus, float)
     nodes = nodes_of(size, gpus_per_node)
     lam = nodes * conditions.rate_per_1000_node_days / 1000 / MIN_PER_DAY
-    # As in best_interval_min; free writes make it 0, where ETTR is what restarts leave of it.
-    best = np.nan_to_num((1 + lambertw(-np.exp(-lam * conditions.write_min - 1)).real) / lam)
     return Curve(
         gpus=size,
         mttf_hours=mttf_hours(nodes, conditions.rate_per_1000_node_days),
         closed_form=closed_form_of(lam, conditions),
         exact=exact_of(lam, conditions),
-        best=exact_of(lam, conditions, np.maximum(best, 1e-6 / lam)),
+        best=exact_of(lam, conditions, _best_intervals(lam, conditions.write_min)),
     )
 
 
-def grid(conditions: Conditions, rates_per_1000_node_days: ArrayLike, checkpoint_min: ArrayLike) -> Grid:
-    """Return the map for a contour picture, from ``ettr.exact``."""
-    rates, intervals = np.asarray(rates_per_1000_node_days, float), np.asarray(checkpoint_min, float)
+def contour(conditions: Conditions, rates_per_1000_node_days: ArrayLike, level: float) -> Band:
+    """Return where ``ettr.exact`` reaches a level, for rising rates; the higher, the fewer intervals do."""
+    rates = np.asarray(rates_per_1000_node_days, float)
     lam = conditions.nodes * rates / 1000 / MIN_PER_DAY
-    return Grid(
-        rates_per_1000_node_days=rates,
-        checkpoint_min=intervals,
-        ettr=exact_of(lam[None, :], conditions, intervals[:, None]),
-    )
+    best = _best_intervals(lam, conditions.write_min)
+    can = exact_of(lam, conditions, best) >= level
+    lam, best = lam[can], best[can]
+
+    def edge(outside: Floats) -> Floats:
+        """Return the interval between the best one and one that is no good at which the level is reached."""
+        inside = best
+        for _ in range(_HALVINGS):
+            middle = np.sqrt(inside * outside)
+            is_good = exact_of(lam, conditions, middle) >= level
+            inside, outside = np.where(is_good, middle, inside), np.where(is_good, outside, middle)
+        return inside
+
+    shortest = edge(best * _TINY) if conditions.write_min else np.zeros_like(best)
+    longest = edge(np.full_like(best, _MOST))
+    return Band(level=level, rates_per_1000_node_days=rates[can], shortest_min=shortest, longest_min=longest)
+
+
+def _best_intervals(lam: Floats, write_min: float) -> Floats:
+    """Return the best interval for each rate, as ``best_interval_min``; next to none if writes are free."""
+    best = np.nan_to_num((1 + lambertw(-np.exp(-lam * write_min - 1)).real) / lam)
+    return np.maximum(best, 1e-6 / lam)

@@ -25,6 +25,7 @@ from holdfast.reliability.outagerates import OutageRates, rates_of_outages
 from holdfast.reliability.overtime import Exposure, OverTime, rate_over_time
 from holdfast.reliability.rates import GPUS_PER_NODE
 from holdfast.reliability.tables import ATTEMPTS, EVENTS, OUTAGES, Broken, Reading
+from holdfast.reliability.view import Expected, expect
 
 MOST_LEMONS = 50
 MOST_PAIRS = 20
@@ -100,6 +101,8 @@ class Jobs(msgspec.Struct, frozen=True, kw_only=True):
     hardware: Row | None
     """What share of attempts and of GPU time the cluster's own failures touch."""
     rates: AttemptRates
+    expected: Expected | None
+    """Of larger jobs, by that rate."""
     over_time: OverTime | None
     attribution: Attribution
     ettr: list[Row]
@@ -155,6 +158,7 @@ def _jobs(books: Books, over_gpus: int, gpus_per_node: int) -> Jobs:
     attempts, events = books.attempts, books.events
     until = _latest(attempts)
     attributed = attribute(attempts, events)
+    rates = rates_of_attempts(attributed, over_gpus=over_gpus, gpus_per_node=gpus_per_node)
     return Jobs(
         since=attempts["start"].min(),  # type: ignore[arg-type]
         until=until,
@@ -164,7 +168,8 @@ def _jobs(books: Books, over_gpus: int, gpus_per_node: int) -> Jobs:
         statuses=status.status_mix(attempts, until).to_dicts(),
         sizes=status.size_mix(attempts, until).to_dicts(),
         hardware=next(iter(status.hardware_share(attributed, until).to_dicts()), None),
-        rates=rates_of_attempts(attributed, over_gpus=over_gpus, gpus_per_node=gpus_per_node),
+        rates=rates,
+        expected=expect(rates.rate, gpus_per_node),
         over_time=_over_time(attributed, over_gpus, gpus_per_node),
         attribution=_attribution(attempts, events, attributed),
         ettr=jobruns.by_size(jobruns.job_runs(attempts)).to_dicts(),

@@ -14,6 +14,7 @@ from holdfast.reliability.outagerates import OutageRates
 from holdfast.reliability.overtime import OverTime
 from holdfast.reliability.rates import Rate
 from holdfast.reliability.report import Attribution, Checks, Jobs, Lemons, Lost, Report, Source
+from holdfast.reliability.view import Expected
 from holdfast.serve.chart import Chart, Panel, Series, draw
 from holdfast.serve.pagestyle import BASE
 
@@ -69,6 +70,8 @@ def _jobs(jobs: Jobs) -> list[str]:
     if jobs.over_time is not None:
         parts += _over_time(jobs.over_time, jobs.rates.over_gpus)
     parts += _sizes(jobs)
+    if jobs.expected is not None:
+        parts += _expected(jobs.expected)
     parts += _attribution(jobs.attribution)
     parts += _ettr(jobs.ettr)
     parts += _lost(jobs.lost)
@@ -176,6 +179,26 @@ def _sizes(jobs: Jobs) -> list[str]:
         "<h2>How long until a job fails</h2>",
         _table(names, rows),
         f'<p class="how">{escape(jobs.rates.exposure)}. By the rate: 1 / (nodes x rate).</p>',
+    ]
+
+
+def _expected(expected: Expected) -> list[str]:
+    rows = [
+        [
+            f"{row['gpus']:,}",
+            _hours(row["mttf_hours"]),
+            f"{row['ettr']:.3f}",
+            f"{row['ettr_low']:.3f} to {row['ettr_high']:.3f}",
+            f"{row['through']:.3f}",
+        ]
+        for row in expected.rows
+    ]
+    return [
+        "<h2>What larger jobs would get on with (expected ETTR)</h2>",
+        _table(["GPUs", "time to failure", "restarting", "90 % interval", "training through failures"], rows),
+        f'<p class="how">By the failure rate above, with a checkpoint every {expected.checkpoint_min:g} min '
+        f"and {expected.restart_min:g} min to restart; <code>holdfast reliability ettr</code> takes other "
+        f"values. Training through failures: {escape(expected.caveat)}.</p>",
     ]
 
 

@@ -97,6 +97,9 @@ def ettr(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
         str | None, typer.Option(metavar="N", help="Adaptive: most nodes of a stage gone. Default half.")
     ] = None,
     seed: Annotated[str, typer.Option(metavar="N", help="For the runs that are played.")] = "0",
+    chart: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it by size, rate and interval: one .html file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The share of its time in which a job would get on (ETTR), and what would have to change for more.
@@ -104,6 +107,8 @@ def ettr(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     Example: holdfast reliability ettr --gpus 16384 --rate 6.5 --checkpoint-min 30 --write-min 1
 
     Example: holdfast reliability ettr --gpus 100000 --rate 2.34 --checkpoint-min best --write-min 0.5 --json
+
+    Example: holdfast reliability ettr --gpus 100000 --rate 6.5 --write-min 0.5 --chart outlook.html
     """
     need_stdout()
     need_packages("scipy")
@@ -127,7 +132,7 @@ def ettr(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
         tolerated=tolerated,
         seed=seed,
     )
-    outlook.print_outlook(request, as_json=as_json)
+    outlook.print_outlook(request, chart, as_json=as_json)
 
 
 @reliability.command()
