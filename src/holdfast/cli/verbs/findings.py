@@ -66,17 +66,28 @@ def detect(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
 @app.command()
 def diagnose(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Flight Recorder dumps, one per rank.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Flight Recorder dumps of a hang, one per rank, or a trace of operations."
+        ),
     ],
+    what_if: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fix=PART:N", help="Of a trace: the step time with a rank, stage, dp or op fixed."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find out which ranks are to blame, from what all ranks of a job left behind.
+    """Find out who is to blame, from what all ranks of a job left behind.
 
     Example: holdfast diagnose dumps/
 
     Example: holdfast diagnose /tmp/nccl_trace_rank_* --json
+
+    Example: holdfast diagnose trace.parquet --what-if fix=rank:5
     """
     from holdfast.cli import diagnosis
 
     need_stdout()
-    diagnosis.diagnose(files, as_json=as_json)
+    diagnosis.diagnose(files, what_if, as_json=as_json)
