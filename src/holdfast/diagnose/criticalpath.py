@@ -1,0 +1,76 @@
+"""Which functions a step's time went to: EROICA's priority critical path.
+
+A function counts while it runs and nothing of a higher kind does: compute before memory before collectives
+before Python. Of Python only the innermost function counts, and only in the thread that trains. Several
+functions of one kind that run at the same time all count in full, so shares may add up to more than one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.observe.kineto import KINDS, Floats, Ints, Trace
+
+_PYTHON = KINDS.index("python")
+
+
+class Union:
+    """Stretches of time put together, such that none overlaps another."""
+
+    def __init__(self, starts: Floats, ends: Floats) -> None:
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], np.maximum.accumulate(ends[order]) if len(order) else ends
+        is_first = np.ones(len(starts), bool)
+        is_first[1:] = starts[1:] > ends[:-1]
+        firsts = np.flatnonzero(is_first)
+        self._starts = starts[firsts]
+        self._ends = ends[np.append(firsts[1:] - 1, len(ends) - 1)] if len(firsts) else ends
+        self._before = np.concatenate([[0.0], np.cumsum(self._ends - self._starts)])
+
+    def covered(self, until: Floats) -> Floats:
+        """Return how much of the time up to each moment is covered."""
+        if not len(self._starts):
+            return np.zeros_like(until)
+        at = np.searchsorted(self._starts, until, side="right")
+        last = np.maximum(at - 1, 0)
+        inside = np.minimum(until, self._ends[last]) - self._starts[last]
+        return np.where(at == 0, 0.0, self._before[last] + inside)
+
+
+def own_us(trace: Trace) -> Floats:
+    """Return for each event how long it is on the critical path."""
+    kinds = np.array([KINDS.index(function.kind) for function in trace.functions], np.int64)
+    kind = kinds[trace.function] if len(trace.function) else np.zeros(0, np.int64)
+    own = np.zeros(len(kind))
+    for number in range(len(KINDS)):
+        higher = Union(trace.start_us[kind < number], trace.end_us[kind < number])
+        mine = np.flatnonzero(kind == number)
+        starts, ends = trace.start_us[mine], trace.end_us[mine]
+        own[mine] = ends - starts - (higher.covered(ends) - higher.covered(starts))
+    return np.maximum(0.0, _innermost(trace, own, kind))
+
+
+def _innermost(trace: Trace, free_us: Floats, kind: Ints) -> Floats:
+    """Take from every Python function what it called, and from other threads everything."""
+    own = free_us.copy()
+    called = np.flatnonzero(trace.caller >= 0)
+    np.subtract.at(own, trace.caller[called], free_us[called])
+    is_python = kind == _PYTHON
+    if is_python.any():
+        threads = trace.thread[is_python]
+        busiest = np.bincount(threads, weights=np.maximum(0.0, own[is_python])).argmax()
+        own[is_python & (trace.thread != busiest)] = 0.0
+    return own
+
+
+def shares(trace: Trace) -> Floats:
+    """Return beta of each function: the share of the trace that it is on the critical path."""
+    span = span_us(trace)
+    if span <= 0:
+        return np.zeros(len(trace.functions))
+    return np.bincount(trace.function, weights=own_us(trace), minlength=len(trace.functions)) / span
+
+
+def span_us(trace: Trace) -> float:
+    """Return how long the trace is."""
+    return float(trace.end_us.max() - trace.start_us.min()) if len(trace.start_us) else 0.0

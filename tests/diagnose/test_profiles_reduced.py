@@ -1,0 +1,124 @@
+"""Profiles reduced to patterns: who is on the critical path, and how well a resource is used meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from holdfast.diagnose.criticalpath import Union, own_us, shares
+from holdfast.diagnose.utilisation import critical_span, use
+from holdfast.observe.kineto import Function, Trace
+
+Event = tuple[int, float, float, int, int]
+"""Function, start, end, thread, caller."""
+
+
+def trace_of(functions: list[Function], events: list[Event]) -> Trace:
+    """A trace of these."""
+    columns = np.array(events, float).reshape(-1, 5).T
+    return Trace(
+        rank=0,
+        world_size=1,
+        groups={},
+        functions=functions,
+        function=columns[0].astype(np.int64),
+        caller=columns[4].astype(np.int64),
+        thread=columns[3].astype(np.int64),
+        start_us=columns[1],
+        end_us=columns[2],
+        marks=[],
+        events=len(events),
+        broken=0,
+    )
+
+
+GEMM = Function(name="gemm", kind="compute")
+COPY = Function(name="copy", kind="memory")
+REDUCE = Function(name="all_reduce", kind="collective")
+MAIN = Function(name="main", kind="python")
+LOAD = Function(name="load", kind="python", caller=3)
+
+
+def test_what_is_higher_hides_what_is_lower() -> None:
+    """Compute counts whole; a copy only outside of it; a collective outside of both; Python when all rest."""
+    events = [(0, 10.0, 20.0, 1, -1), (1, 15.0, 30.0, 1, -1), (2, 25.0, 40.0, 2, -1), (3, 0.0, 50.0, 0, -1)]
+    found = shares(trace_of([GEMM, COPY, REDUCE, MAIN], events))
+    assert found == pytest.approx([10 / 50, 10 / 50, 10 / 50, 20 / 50])
+
+
+def test_of_python_the_innermost_counts() -> None:
+    """What a function calls is not its own; what runs in another thread is nobody's."""
+    events = [(3, 0.0, 100.0, 0, -1), (4, 10.0, 40.0, 0, 0), (0, 20.0, 30.0, 0, -1), (3, 0.0, 90.0, 7, -1)]
+    own = own_us(trace_of([GEMM, COPY, REDUCE, MAIN, LOAD], events))
+    assert own.tolist() == [70.0, 20.0, 10.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_critical_path_agrees_with_looking_at_every_moment(seed: int) -> None:
+    """Against a clock that ticks through all events."""
+    rng = np.random.default_rng(seed)
+    functions = [GEMM, COPY, REDUCE]
+    events = [
+        (int(rng.integers(3)), float(start := rng.integers(0, 50)), float(start + rng.integers(0, 12)), 0, -1)
+        for _ in range(30)
+    ]
+    expected = [0.0] * 30
+    for tick in range(70):
+        running = [at for at, event in enumerate(events) if event[1] <= tick < event[2]]
+        highest = min((events[at][0] for at in running), default=3)
+        for at in running:
+            expected[at] += events[at][0] == highest
+    assert own_us(trace_of(functions, events)).tolist() == expected
+
+
+def test_a_union_knows_what_it_covers() -> None:
+    """Touching and nested stretches are one."""
+    union = Union(np.array([5.0, 0.0, 1.0, 10.0]), np.array([7.0, 4.0, 2.0, 11.0]))
+    at = np.array([-1.0, 0.0, 2.0, 4.5, 6.0, 7.0, 10.5, 99.0])
+    assert union.covered(at).tolist() == [0, 0, 2, 4, 5, 6, 6.5, 7]
+    assert Union(np.zeros(0), np.zeros(0)).covered(at).tolist() == [0.0] * 8
+
+
+def test_published_example_of_the_critical_duration() -> None:
+    """The facts' test vector: samples 8 to 16."""
+    used = [0.7, 0, 0.6, 0, 0, 0, 0, 0, 0.8, 0.8, 0.8, 0, 0.8, 0.8, 0.8, 0.8, 0.8, 0, 0]
+    assert critical_span(np.array(used)) == (8, 16)
+
+
+def test_nothing_used_is_the_whole_stretch() -> None:
+    """And a floor makes noise nothing."""
+    assert critical_span(np.zeros(5)) == (0, 4)
+    assert critical_span(np.array([0.01, 0.9, 0.01, 0.01]), floor=0.05) == (1, 1)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_critical_duration_is_that_of_the_definition(seed: int) -> None:
+    """The smallest longest pause of any part that holds 80 %, by trying all of them."""
+    rng = np.random.default_rng(seed)
+    used = np.where(rng.random(18) < 0.5, 0.0, rng.random(18))
+    low, high = critical_span(used)
+    assert used[low : high + 1].sum() >= 0.8 * used.sum() - 1e-12
+    least = min(
+        _pause(used[a : b + 1])
+        for a, b in itertools.combinations_with_replacement(range(18), 2)
+        if used[a : b + 1].sum() >= 0.8 * used.sum() - 1e-12
+    )
+    assert _pause(used[low : high + 1]) == least
+
+
+def _pause(used: np.ndarray[tuple[int], np.dtype[np.float64]]) -> int:
+    return max((len(list(run)) for is_zero, run in itertools.groupby(used == 0) if is_zero), default=0)
+
+
+def test_use_is_weighted_by_critical_duration() -> None:
+    """Waiting at both ends of an execution does not count, and short ones take the nearest sample."""
+    at = np.arange(20.0)
+    used = np.where((at >= 5) & (at <= 8), 0.6, 0.0)
+    found = use(np.array([0.0]), np.array([19.0]), at, used)
+    assert found == pytest.approx((0.6, 0.0))
+    short = use(np.array([5.2, 0.2]), np.array([5.3, 0.3]), at, used)
+    assert short.mean == pytest.approx(0.3)
+    assert use(np.zeros(0), np.zeros(0), at, used) == (0.0, 0.0)
+    assert use(np.array([1.0]), np.array([2.0]), np.zeros(0), np.zeros(0)) == (0.0, 0.0)
