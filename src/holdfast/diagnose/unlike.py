@@ -1,0 +1,96 @@
+"""Who differs from the others of its role: robust scales with floors, and a limit that chance hardly reaches.
+
+Values are compared within roles (the workers of a stage, or of a parallel group): a role that does something
+else is no fault. What chance can do, the side on which no fault shows tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+FALSE_SHARE = 0.05
+"""Of many that are named together, those that may be chance."""
+_MAD = 1.4826
+_ALONE = 8.0
+_BEYOND = 2.0
+"""What one alone has to reach, and how many times what chance has done: few values have short tails."""
+_LEAST_SCORE = 4.0
+_UNSURE = 10.0
+_FEW = 3
+"""Workers of a role, below which nobody can say what is usual."""
+
+Values = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+
+class Residuals(NamedTuple):
+    """How far values are from those of their role."""
+
+    usual: Values
+    """Of the role of each worker."""
+    off: Values
+    score: Values
+    """``off`` in units of the role's scale; 0 where a role has too few workers."""
+
+
+class Floors(NamedTuple):
+    """What a scale never falls below: measuring is not that exact."""
+
+    absolute: float
+    relative: float
+
+
+class Roles:
+    """Which workers do the same."""
+
+    def __init__(self, roles: Ints) -> None:
+        self._order = np.argsort(roles, kind="stable")
+        ordered = roles[self._order]
+        firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1)) if len(roles) else np.zeros(0, int)
+        self._parts = np.split(self._order, firsts[1:]) if len(firsts) else []
+
+    def residuals(self, values: Values, floors: Floors) -> Residuals:
+        """Hold each worker against the median of its role."""
+        usual, score = np.zeros_like(values), np.zeros_like(values)
+        for part in self._parts:
+            mine = values[part]
+            middle = np.median(mine)
+            usual[part] = middle
+            if len(part) >= _FEW:
+                scale = _MAD * np.median(np.abs(mine - middle))
+                # The spread of few is itself not known well.
+                least = (1 + _UNSURE / math.sqrt(len(part))) * max(
+                    floors.absolute, floors.relative * abs(float(middle))
+                )
+                score[part] = (mine - middle) / max(float(scale), least)
+        return Residuals(usual, values - usual, score)
+
+    def spreads(self, values: Values) -> list[tuple[Ints, float, float]]:
+        """Return the workers of each role with their median and robust standard deviation."""
+        found = []
+        for part in self._parts:
+            middle = float(np.median(values[part]))
+            found.append((part, middle, _MAD * float(np.median(np.abs(values[part] - middle)))))
+        return found
+
+
+def limit(scores: Sequence[Values], *, bad_side: int = 1) -> float:
+    """Return the score from which on somebody differs, given all that is compared; faults show on one side.
+
+    The other side tells what chance can do, whatever its tails are like. One alone has to be far beyond that;
+    many are believed as soon as at most one in twenty of them could be chance.
+    """
+    bad = np.concatenate([bad_side * each for each in scores])
+    if not len(bad):
+        return math.inf
+    chance, bad = np.sort(-bad[bad < 0]), np.sort(bad[bad > 0])[::-1]
+    alone = max(_ALONE, _BEYOND * float(chance[-1]) if len(chance) else 0.0)
+    count = np.arange(1, len(bad) + 1)
+    by_chance = 1 + len(chance) - np.searchsorted(chance, bad)
+    good = np.flatnonzero((by_chance <= FALSE_SHARE * count) & (bad >= _LEAST_SCORE))
+    return min(alone, float(bad[good[-1]]) if len(good) else math.inf)

@@ -1,0 +1,107 @@
+"""Who is named from the patterns of all workers: the guilty, no victims, no role, nobody for noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holdfast.diagnose.localise import Finding, localise
+from holdfast.diagnose.unlike import Floors, Roles, limit
+from patterned.made import Made, make
+
+WORKERS = 1600
+
+
+def job(fault: str, severity: float, seed: int, workers: int = WORKERS) -> Made:
+    """Patterns of a job that something is wrong with."""
+    return make(workers, fault, severity, np.random.default_rng([seed, 3]))
+
+
+def named(made: Made) -> list[Finding]:
+    """What is found in them."""
+    return localise(made.patterns, made.roles)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("workers", [8, 64, WORKERS])
+def test_healthy_jobs_with_roles_are_left_alone(seed: int, workers: int) -> None:
+    """Few workers or many."""
+    assert named(job("healthy", 0.0, seed, workers)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("fault", "what", "kind"),
+    [
+        ("throttled", "longer", "compute"),
+        ("stalled", "longer", "python"),
+        ("copies", "longer", "memory"),
+        ("nic", "slower network", "collective"),
+        ("group", "slower network", "collective"),
+        ("uneven", "uneven", "compute"),
+        ("storage", "common", "python"),
+    ],
+)
+def test_the_guilty_are_named_and_nobody_else(fault: str, what: str, kind: str, seed: int) -> None:
+    """Each fault by what it is, on exactly those that have it."""
+    made = job(fault, 0.15, seed)
+    found = named(made)
+    assert {(each.what, each.kind) for each in found} == {(what, kind)}
+    assert {rank for each in found for rank in each.ranks} == made.guilty
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_device_is_told_from_more_work_by_its_use(seed: int) -> None:
+    """A throttled one does less at a time; a rank with more input does as much, for longer."""
+    (throttled,) = named(job("throttled", 0.15, seed))
+    assert throttled.use is not None
+    assert throttled.use < 0.9
+    made = job("healthy", 0.0, seed)
+    rows = [row for row, kind in enumerate(made.patterns.kinds) if kind == "compute"]
+    made.patterns.beta[rows, 5] *= 1.3
+    (more,) = named(made)
+    assert more.ranks == [int(made.patterns.ranks[5])]
+    assert more.use == pytest.approx(1, abs=0.05)
+
+
+def test_victims_of_a_guilty_one_that_is_missing_are_not_blamed() -> None:
+    """All of them wait by fits and starts, and whom for is not in the data."""
+    made = job("nic", 0.15, 0)
+    kept = ~np.isin(made.patterns.ranks, list(made.guilty))
+    patterns = made.patterns
+    rest = type(patterns)(
+        names=patterns.names,
+        kinds=patterns.kinds,
+        ranks=patterns.ranks[kept],
+        beta=patterns.beta[:, kept],
+        mu=patterns.mu[:, kept],
+        sigma=patterns.sigma[:, kept],
+    )
+    assert localise(rest, made.roles[kept]) == []
+
+
+def test_without_roles_a_role_looks_like_a_fault_or_like_nothing_but_not_like_one_worker() -> None:
+    """Whoever has roles should tell them."""
+    made = job("healthy", 0.0, 1)
+    assert all(len(each.ranks) > 100 for each in localise(made.patterns))
+
+
+def test_the_limit_knows_heavy_tails_by_their_other_side() -> None:
+    """What chance does on one side it may do on the other; many at once are believed earlier than one."""
+    rng = np.random.default_rng(0)
+    light = rng.standard_normal(5000).astype(np.float32)
+    heavy = rng.standard_t(3, 5000).astype(np.float32)
+    assert limit([light]) == pytest.approx(8, abs=1)
+    assert limit([heavy]) > 2 * limit([light])
+    many = np.concatenate([heavy, np.full(1000, 12.0, np.float32)])
+    assert limit([many]) <= 12 < limit([np.append(heavy, np.float32(12.0))])
+    assert limit([-light], bad_side=-1) == pytest.approx(limit([light]))
+
+
+def test_a_scale_does_not_fall_below_what_can_be_measured() -> None:
+    """Values that are all the same make no giant of a tiny difference; roles of two say nothing."""
+    roles = Roles(np.array([0] * 10 + [1] * 2))
+    values = np.array([0.5] * 9 + [0.501] + [0.1, 0.9], np.float32)
+    found = roles.residuals(values, Floors(0.002, 0.01))
+    assert 0 < found.score[9] < 0.2
+    assert found.score[10:].tolist() == [0.0, 0.0]
