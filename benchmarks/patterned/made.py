@@ -112,7 +112,7 @@ def _hurt(fault: str, severity: float, all_: _Workers, rng: np.random.Generator)
             all_.beta, rows if fault == "throttled" else rows[:1], all_.rows["collective"], some, severity
         )
         if fault == "throttled":
-            all_.mu[np.ix_(rows, some)] *= 0.62 / (0.62 + severity)
+            all_.mu[np.array(rows)[:, None], some] *= 0.62 / (0.62 + severity)
         guilty = frozenset(some.tolist())
         return guilty, everyone - guilty
     if fault in ("nic", "group"):
@@ -128,8 +128,8 @@ def _take_longer(beta: Floats, own: list[int], waiting: list[int], who: Ints, se
     """Let some take longer; all others wait for them."""
     part = beta[own][:, who]
     others = np.setdiff1d(np.arange(beta.shape[1]), who)
-    beta[np.ix_(own, who)] += severity * part / part.sum(axis=0)
-    beta[np.ix_(waiting, others)] += severity / len(waiting)
+    beta[np.array(own)[:, None], who] += severity * part / part.sum(axis=0)
+    beta[np.array(waiting)[:, None], others] += severity / len(waiting)
 
 
 def _slow_network(fault: str, severity: float, all_: _Workers, rng: np.random.Generator) -> Hurt:

@@ -101,7 +101,7 @@ def _own(patterns: Patterns, roles: Roles, kinds: Sequence[Kind]) -> Iterator[Fi
 
 def _longer(residuals: Residuals, least: float) -> Mask:
     margin = np.maximum(LEAST, MARGIN * residuals.usual)
-    return (residuals.score >= least) & (residuals.off > margin)
+    return np.asarray((residuals.score >= least) & (residuals.off > margin))
 
 
 def _slower(patterns: Patterns, rows: Sequence[int], roles: Roles) -> Mask:

@@ -7,13 +7,13 @@ forward and backward alike, is the input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.diagnose.replay import BACKWARD, FORWARD, Op, Steps
-from holdfast.diagnose.whatif import Mask, fixed_s, is_of, places_by
+from holdfast.diagnose.replay import BACKWARD, FORWARD, Steps
+from holdfast.diagnose.whatif import Mask, fixed_s
 from holdfast.findings import Cause, Suspect
 from holdfast.observe.optrace import Floats
 
@@ -125,7 +125,7 @@ def _slow_workers(
             f"its compute takes {np.median(ratio):.2f}x as long as that of the {peers} other workers "
             f"of stage {place[1]}, in {_holds(ratio):.0%} of {len(ratio)} steps"
         )
-        mended = fixed_s(steps, _computes(steps, lambda op, at=place: (op.dp, op.stage) == at))
+        mended = fixed_s(steps, _is_compute(steps) & (steps.dps == place[0]) & (steps.stages == place[1]))
         yield from _priced(steps, mended, _Charge([ranks[place]], "compute", said, _holds(ratio)))
 
 
@@ -136,7 +136,7 @@ def _long_pipelines(
         mine = [ratio for place, ratio in compute.ratios.items() if place[0] == dp]
         ratio = np.median(mine, axis=0)
         said = f"all stages of pipeline {dp} compute {np.median(ratio):.2f}x as long as those of the others"
-        mended = fixed_s(steps, _computes(steps, lambda op, at=dp: op.dp == at))
+        mended = fixed_s(steps, _is_compute(steps) & (steps.dps == dp))
         whose = [rank for place, rank in ranks.items() if place[0] == dp]
         yield from _priced(steps, mended, _Charge(whose, "input_imbalance", said, _holds(ratio)))
 
@@ -167,7 +167,7 @@ def _balanced(steps: Steps) -> Floats:
     """Return all durations, with as much compute at every stage."""
     even = steps.moved_s.copy()
     for name in (FORWARD, BACKWARD):
-        mask = is_of(steps, lambda op, name=name: op.name == name)
+        mask = steps.names == name
         even[mask] = even[mask].mean()
     return even
 
@@ -177,8 +177,8 @@ def _holds(ratio: Floats, margin: float = MARGIN) -> float:
     return float(np.mean(ratio >= margin))
 
 
-def _computes(steps: Steps, wanted: Callable[[Op], bool]) -> Mask:
-    return is_of(steps, lambda op: op.name in (FORWARD, BACKWARD) and wanted(op))
+def _is_compute(steps: Steps) -> Mask:
+    return np.isin(steps.names, (FORWARD, BACKWARD))
 
 
 # --- input --------------------------------------------------------------------------------------
@@ -206,23 +206,32 @@ def _uneven_input(steps: Steps, ranks: Mapping[Place, int]) -> Iterator[Suspect]
 def _unusual(steps: Steps, name: str) -> dict[tuple[int, int, int], Floats]:
     """Return how far each micro-batch is off what is usual for its worker, as logarithms, by step."""
     found = {}
-    for (dp, stage), places in places_by(steps, lambda op: (op.dp, op.stage)).items():  # type: ignore[misc,has-type]
-        mine = [place for place in places if steps.ops[place].name == name]
-        if not mine or steps.moved_s[mine].min() <= 0:
+    for mine in _by_worker(steps, name):
+        if steps.moved_s[mine].min() <= 0:
             continue
         logs = np.log(steps.moved_s[mine])
         for place, row in zip(mine, logs - np.median(logs), strict=True):
-            found[dp, stage, steps.ops[place].number] = row
+            op = steps.ops[place]
+            found[op.dp, op.stage, op.number] = row
     return found
 
 
 def _evened(steps: Steps) -> Floats:
     """Return all durations, with each worker's compute the same for all its micro-batches."""
     even = steps.moved_s.copy()
-    for key, places in places_by(steps, lambda op: (op.name, op.dp, op.stage)).items():
-        if key[0] in (FORWARD, BACKWARD):  # type: ignore[index]
-            even[places] = even[places].mean()
+    for name in (FORWARD, BACKWARD):
+        for mine in _by_worker(steps, name):
+            even[mine] = even[mine].mean()
     return even
+
+
+def _by_worker(steps: Steps, name: str) -> Iterable[list[int]]:
+    """Return the operations of a name, those of each worker together."""
+    found: dict[Place, list[int]] = {}
+    for place, op in enumerate(steps.ops):
+        if op.name == name:
+            found.setdefault((op.dp, op.stage), []).append(place)
+    return found.values()
 
 
 # --- transfers and pauses -----------------------------------------------------------------------
@@ -254,7 +263,7 @@ def _slow_transfers(steps: Steps, ranks: Mapping[Place, int]) -> Iterator[Suspec
 
 def _collections(steps: Steps, ranks: Mapping[Place, int]) -> Iterator[Suspect]:
     """Yield workers whose garbage collection holds the job up."""
-    mask = is_of(steps, lambda op: op.name == "gc")
+    mask = steps.names == "gc"
     paused = steps.moved_s[mask]
     if not paused.size or paused.max() <= 0:
         return

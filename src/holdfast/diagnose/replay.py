@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from holdfast.observe.optrace import Floats, Ints, OpTrace
 
@@ -67,6 +68,21 @@ class Steps(NamedTuple):
     duration_s: Floats
     moved_s: Floats
     """Durations without the waiting for others: of a transfer, from when its last end has come to it."""
+
+    @property
+    def dps(self) -> Ints:
+        """Of each operation."""
+        return np.array([op.dp for op in self.ops])
+
+    @property
+    def stages(self) -> Ints:
+        """Of each operation."""
+        return np.array([op.stage for op in self.ops])
+
+    @property
+    def names(self) -> npt.NDArray[np.str_]:
+        """Of each operation."""
+        return np.array([op.name for op in self.ops])
 
     def play(self, duration_s: Floats) -> Floats:
         """Return how long a step takes, for durations by operation and whatever else (steps, cases)."""

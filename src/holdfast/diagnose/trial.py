@@ -7,7 +7,7 @@ import numpy as np
 
 from holdfast.diagnose.opsuspects import find_suspects
 from holdfast.diagnose.replay import Steps, lay_out
-from holdfast.diagnose.whatif import Slowdowns, fixed_s, is_of, price
+from holdfast.diagnose.whatif import Slowdowns, fixed_s, price
 from holdfast.errors import InputError
 from holdfast.findings import Suspect
 from holdfast.observe.optrace import OpTrace
@@ -79,7 +79,7 @@ def _waiting(steps: Steps, ranks: dict[tuple[int, int], int]) -> list[int]:
     waited_s = (steps.duration_s - steps.moved_s).mean(axis=1)
     found = []
     for place, rank in ranks.items():
-        mine = is_of(steps, lambda op, at=place: (op.dp, op.stage) == at)
+        mine = (steps.dps == place[0]) & (steps.stages == place[1])
         if waited_s[mine].sum() > _WAITS * step_s:
             found.append(rank)
     return sorted(found)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast.observe.kineto import Floats
+from holdfast.observe.kineto import Floats, Ints
 
 SHARE = 0.8
 """Of what was used, that has to be in the part; above one half, only one part can hold it."""
@@ -80,9 +80,9 @@ def use(starts: Floats, ends: Floats, at: Floats, used: Floats, floor: float = 0
     return Used(float((weight * mean).sum() / total), float((weight * spread).sum() / total))
 
 
-def _nearest(at: Floats, moments: Floats) -> Floats:
-    after = np.clip(np.searchsorted(at, moments), 1, max(1, len(at) - 1))
+def _nearest(at: Floats, moments: Floats) -> Ints:
     if len(at) == 1:
-        return np.zeros(len(moments), np.int64)  # type: ignore[return-value]
+        return np.zeros(len(moments), np.int64)
+    after = np.clip(np.searchsorted(at, moments), 1, len(at) - 1)
     is_before = moments - at[after - 1] <= at[after] - moments
     return np.where(is_before, after - 1, after)

@@ -162,4 +162,4 @@ def contour(conditions: Conditions, rates_per_1000_node_days: ArrayLike, level: 
 def _best_intervals(lam: Floats, write_min: float) -> Floats:
     """Return the best interval for each rate, as ``best_interval_min``; next to none if writes are free."""
     best = np.nan_to_num((1 + lambertw(-np.exp(-lam * write_min - 1)).real) / lam)
-    return np.maximum(best, 1e-6 / lam)
+    return np.asarray(np.maximum(best, 1e-6 / lam))
