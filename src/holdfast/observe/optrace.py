@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -67,13 +67,6 @@ class OpTrace(msgspec.Struct, frozen=True, kw_only=True):
     """Of the worker at a data-parallel rank and a stage."""
 
 
-class _Cells(NamedTuple):
-    op: str
-    place: tuple[int, ...]
-    start_s: float
-    duration_s: float
-
-
 def is_op_trace(names: Iterable[str]) -> bool:
     """Say whether a table with these columns is such a trace."""
     have = {name.strip().lower() for name in names}
@@ -82,21 +75,39 @@ def is_op_trace(names: Iterable[str]) -> bool:
 
 def read_op_trace(path: Path) -> OpTrace:
     """Read a trace; raise InputError with the row that cannot be."""
-    rows = _rows(path)
-    first = next(rows, None)
-    if first is None:
+    rows = list(_rows(path))
+    if not rows:
         raise InputError(f"{path}: no rows, expected one for every operation")
-    columns = _choose(path, list(first[1]))
-    cells = [_read(path, row, columns) for row in (first, *rows)]
-    return _gather(path, cells, has_number="number" in columns, has_rank="rank" in columns)
+    table = _Table(path, rows, _choose(path, list(rows[0][1])))
+    names, op = table.words("op")
+    dp, stage, step = table.places("dp"), table.places("stage"), table.whole("step")
+    start_s = table.numbers("start")
+    duration_s = table.durations("duration")
+    number = table.whole("number") if "number" in table.columns else None
+    if number is None or number.min() < 0:  # Not all are numbered.
+        number = _count(np.stack([op, dp, stage, step]), start_s)
+    _refuse_twice(path, names, np.stack([op, dp, stage, step, number]))
+    chunk = table.whole("chunk") if "chunk" in table.columns else stage
+    return OpTrace(
+        names=names,
+        op=op,
+        dp=dp,
+        stage=stage,
+        step=step,
+        number=number,
+        chunk=np.where(chunk < 0, stage, chunk),
+        start_s=start_s,
+        duration_s=duration_s,
+        ranks=_ranks(dp, stage, table.places("rank") if "rank" in table.columns else None),
+    )
 
 
-def _rows(path: Path) -> Any:
+def _rows(path: Path) -> Iterable[Row]:
     data = read_bytes(path)
     if data.startswith(b"PAR1"):
         return parquet_rows(path, data)
     text = decode(path, data)
-    return iter(json_rows(path, text) if path.suffix in JSON_SUFFIXES else csv_rows(path, text))
+    return json_rows(path, text) if path.suffix in JSON_SUFFIXES else csv_rows(path, text)
 
 
 def _choose(path: Path, names: Sequence[str]) -> dict[str, str]:
@@ -113,65 +124,80 @@ def _choose(path: Path, names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _read(path: Path, row: Row, columns: dict[str, str]) -> _Cells:
-    line, cells = row
+class _Table:
+    """Columns of a file, turned into numbers at once; only where that fails are rows looked at singly."""
 
-    def count(ours: str, default: int) -> int:
-        if ours not in columns:
-            return default
-        name = columns[ours]
-        value = whole(path, line, name, cells.get(name))
-        if not -1 <= value < _MOST_PLACES and ours != "step":
-            raise InputError(f"{path}, row {line}: {name} is {value}, expected 0 to {_MOST_PLACES - 1}")
-        return value
+    def __init__(self, path: Path, rows: Sequence[Row], columns: dict[str, str]) -> None:
+        self._path, self._rows, self.columns = path, rows, columns
 
-    op = cells.get(columns["op"])
-    if not isinstance(op, str) or not op.strip():
-        raise InputError(f"{path}, row {line}: {columns['op']} is empty, expected an operation")
-    stage = count("stage", 0)
-    chunk = count("chunk", -1)
-    start_s = number_in(path, line, columns["start"], cells.get(columns["start"]))
-    duration_s = number_in(path, line, columns["duration"], cells.get(columns["duration"]))
-    if not 0 <= duration_s <= _LONGEST_S:
-        raise InputError(
-            f"{path}, row {line}: {columns['duration']} is {duration_s:g}, expected seconds from 0"
+    def _cells(self, ours: str) -> list[Any]:
+        name = self.columns[ours]
+        return [cells.get(name) for _, cells in self._rows]
+
+    def words(self, ours: str) -> tuple[list[str], Ints]:
+        """Return the different words, and which each row has."""
+        cells = self._cells(ours)
+        bad = next(
+            (at for at, cell in enumerate(cells) if not isinstance(cell, str) or not cell.strip()), None
         )
-    place = (count("dp", 0), stage, count("step", 0), count("number", 0), max(chunk, -1), count("rank", -1))
-    if min(place[:2]) < 0:
-        raise InputError(
-            f"{path}, row {line}: a worker at {place[0]}, stage {stage}, expected numbers from 0"
-        )
-    return _Cells(op.strip(), place, start_s, duration_s)
+        if bad is not None:
+            raise self._refuse(bad, ours, "empty", "an operation")
+        texts = [cell.strip() for cell in cells]
+        names = sorted(set(texts))
+        codes = {name: code for code, name in enumerate(names)}
+        return names, np.array([codes[text] for text in texts], np.int64)
+
+    def numbers(self, ours: str) -> Floats:
+        """Return finite numbers."""
+        cells = self._cells(ours)
+        try:
+            values = np.array(cells, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            values = np.full(1, np.nan)
+        if not np.isfinite(values).all():
+            values = np.array(
+                [number_in(self._path, row, self.columns[ours], cell) for (row, _), cell in self._at(cells)]
+            )
+        return values
+
+    def durations(self, ours: str) -> Floats:
+        """Return numbers from 0 on."""
+        values = self.numbers(ours)
+        bad = np.flatnonzero((values < 0) | (values > _LONGEST_S))
+        if len(bad):
+            raise self._refuse(int(bad[0]), ours, f"{values[bad[0]]:g}", "seconds from 0")
+        return values
+
+    def whole(self, ours: str) -> Ints:
+        """Return whole numbers."""
+        cells = self._cells(ours)
+        if all(type(cell) is int for cell in cells):
+            return np.array(cells, np.int64)
+        name = self.columns[ours]
+        return np.array([whole(self._path, row, name, cell) for (row, _), cell in self._at(cells)], np.int64)
+
+    def places(self, ours: str) -> Ints:
+        """Return whole numbers from 0 on."""
+        values = self.whole(ours)
+        bad = np.flatnonzero((values < 0) | (values >= _MOST_PLACES))
+        if len(bad):
+            raise self._refuse(int(bad[0]), ours, str(values[bad[0]]), f"0 to {_MOST_PLACES - 1}")
+        return values
+
+    def _at(self, cells: Sequence[Any]) -> Iterable[tuple[Row, Any]]:
+        return zip(self._rows, cells, strict=True)
+
+    def _refuse(self, at: int, ours: str, said: str, expected: str) -> InputError:
+        row, name = self._rows[at][0], self.columns[ours]
+        return InputError(f"{self._path}, row {row}: {name} is {said}, expected {expected}")
 
 
-def _gather(path: Path, cells: Sequence[_Cells], *, has_number: bool, has_rank: bool) -> OpTrace:
-    names = sorted({each.op for each in cells})
-    codes = {name: code for code, name in enumerate(names)}
-    op = np.array([codes[each.op] for each in cells], np.int64)
-    dp, stage, step, number, chunk, rank = np.array([each.place for each in cells], np.int64).T
-    start_s = np.array([each.start_s for each in cells])
-    if not has_number:
-        number = _count(np.stack([op, dp, stage, step]), start_s)
-    key = np.stack([op, dp, stage, step, number])
-    if np.unique(key, axis=1).shape[1] < len(cells):
-        raise InputError(f"{path}: {_name_twice(key, names)} is there twice, expected one row for each")
+def _ranks(dp: Ints, stage: Ints, rank: Ints | None) -> dict[tuple[int, int], int]:
+    """Return the rank at each place; where none are told, places are counted."""
     stages = int(stage.max()) + 1
-    places = {(int(d), int(s)): int(r) for d, s, r in zip(dp, stage, rank, strict=True)}
-    return OpTrace(
-        names=names,
-        op=op,
-        dp=dp,
-        stage=stage,
-        step=step,
-        number=number,
-        chunk=np.where(chunk < 0, stage, chunk),
-        start_s=start_s,
-        duration_s=np.array([each.duration_s for each in cells]),
-        ranks={
-            place: rank if has_rank and rank >= 0 else place[0] * stages + place[1]
-            for place, rank in sorted(places.items())
-        },
-    )
+    numbers = dp * stages + stage if rank is None else rank
+    places = np.unique(np.stack([dp, stage, numbers]), axis=1).T.tolist()
+    return {(at, of): number for at, of, number in places}
 
 
 def _count(key: Ints, start_s: Floats) -> Ints:
@@ -184,7 +210,10 @@ def _count(key: Ints, start_s: Floats) -> Ints:
     return counted
 
 
-def _name_twice(key: Ints, names: Sequence[str]) -> str:
-    found, counts = np.unique(key, axis=1, return_counts=True)
-    op, dp, stage, step, number = found[:, int(np.argmax(counts > 1))].tolist()
-    return f"{names[op]} {number} of dp {dp}, stage {stage} in step {step}"
+def _refuse_twice(path: Path, names: Sequence[str], key: Ints) -> None:
+    ordered = key[:, np.lexsort(key)]
+    twice = np.flatnonzero(np.all(ordered[:, 1:] == ordered[:, :-1], axis=0))
+    if len(twice):
+        op, dp, stage, step, number = ordered[:, twice[0]].tolist()
+        what = f"{names[op]} {number} of dp {dp}, stage {stage} in step {step}"
+        raise InputError(f"{path}: {what} is there twice, expected one row for each")
