@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import numpy as np
 import pytest
 
 from holdfast.diagnose.criticalpath import Union, own_us, shares
+from holdfast.diagnose.reduce import Samples, WorkerPattern, gather, reduce_trace
 from holdfast.diagnose.utilisation import critical_span, use
 from holdfast.observe.kineto import Function, Trace
 
@@ -122,3 +124,39 @@ def test_use_is_weighted_by_critical_duration() -> None:
     assert short.mean == pytest.approx(0.3)
     assert use(np.zeros(0), np.zeros(0), at, used) == (0.0, 0.0)
     assert use(np.array([1.0]), np.array([2.0]), np.zeros(0), np.zeros(0)) == (0.0, 0.0)
+
+
+def test_a_pattern_is_small_and_comes_back_as_it_was() -> None:
+    """Shares of the time and the use of resources of functions that took time; a stack by its callers."""
+    events = [(3, 0.0, 100.0, 0, -1), (4, 10.0, 40.0, 0, 0), (0, 60.0, 80.0, 0, -1)]
+    trace = trace_of([GEMM, COPY, REDUCE, MAIN, LOAD], events)
+    samples = Samples(at_us=np.arange(0.0, 100.0, 2), share=np.full(50, 0.5))
+    pattern, known = reduce_trace(trace, 7, {"cpu": samples})
+    wire = msgspec.msgpack.encode(pattern)
+    assert len(wire) < 1024
+    patterns, rows = gather([msgspec.msgpack.decode(wire, type=WorkerPattern)], known)
+    assert [row.name for row in rows] == patterns.names
+    assert patterns.ranks.tolist() == [7]
+    found = dict(zip(patterns.names, patterns.beta[:, 0].tolist(), strict=True))
+    assert found == pytest.approx({"main": 0.5, "load": 0.3, "gemm": 0.2}, abs=1e-4)
+    assert patterns.mu == pytest.approx(0.5, abs=1e-4)
+    assert [each.stack for each in known.values() if each.name == "load"] == [["load", "main"]]
+
+
+def test_the_largest_pattern_fits_into_a_kilobyte() -> None:
+    """However many functions there are."""
+    functions = [Function(name=f"f{n}", kind="compute") for n in range(500)]
+    events = [(n, 10.0 * n, 10.0 * n + 5 + n / 500, 0, -1) for n in range(500)]
+    pattern, known = reduce_trace(trace_of(functions, events), 10**6, {}, steps=10**6)
+    assert len(known) == 60
+    assert len(msgspec.msgpack.encode(pattern)) <= 1024
+
+
+def test_workers_without_a_function_have_none_of_it() -> None:
+    """Patterns of unlike workers are put together by the functions' numbers."""
+    one, first = reduce_trace(trace_of([GEMM, COPY], [(0, 0.0, 8.0, 0, -1), (1, 8.0, 10.0, 0, -1)]), 1, {})
+    two, second = reduce_trace(trace_of([COPY], [(0, 0.0, 5.0, 0, -1)]), 0, {})
+    patterns, _ = gather([one, two], {**first, **second})
+    by_name = {name: row.tolist() for name, row in zip(patterns.names, patterns.beta, strict=True)}
+    assert patterns.ranks.tolist() == [0, 1]
+    assert by_name == {"gemm": pytest.approx([0, 0.8], abs=1e-4), "copy": pytest.approx([1, 0.2], abs=1e-4)}

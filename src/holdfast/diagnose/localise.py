@@ -9,6 +9,7 @@ common, and what is spread without anybody standing out, is told as such.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -41,22 +42,29 @@ _AGREES = 3.0
 """Score of each of two signs, from which on they say the same."""
 
 Mask = npt.NDArray[np.bool_]
+What = Literal["longer", "slower network", "common", "uneven"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A function that is abnormal on some workers."""
 
+    row: int
+    """Of the patterns: the function."""
     function: str
     kind: Kind
-    what: str
-    """``longer``, ``slower network``, ``common`` or ``uneven``."""
+    what: What
     ranks: list[int]
     cost: float
     """Share of the time that would be saved."""
     use: float | None = None
     """Of its resource by these workers, over what is usual; None: nothing is known."""
+    usual: float = 0.0
+    """Share of the time that the function takes elsewhere."""
+    taken: float = 0.0
+    """Share that it takes on the worst of these workers."""
     score: float
-    victims: int = 0
+    waiting: list[int] = []
+    """Whose network is used less because they wait for these."""
 
 
 def localise(patterns: Patterns, roles: Ints | None = None) -> list[Finding]:
@@ -133,6 +141,7 @@ def _by_function(
         mine = who[dearest == row]
         cost = np.stack([parts[each].off[mine] for each in rows]).sum(axis=0)
         yield Finding(
+            row=row,
             function=patterns.names[row],
             kind=kind,
             what="longer",
@@ -140,7 +149,8 @@ def _by_function(
             cost=float(cost.max()),
             use=_use(patterns, row, mine, roles),
             score=float(parts[row].score[mine].max()),
-            victims=len(patterns.ranks) - len(who),
+            usual=float(np.median(parts[row].usual[mine])),
+            taken=float(patterns.beta[row, mine].max()),
         )
 
 
@@ -167,6 +177,7 @@ def _networks(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
         if not len(guilty):  # Nobody, or all of them wait for somebody whose profile is missing.
             continue
         yield Finding(
+            row=row,
             function=patterns.names[row],
             kind="collective",
             what="slower network",
@@ -174,7 +185,9 @@ def _networks(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
             cost=float(beta.off[guilty].max()),
             use=_use(patterns, row, guilty, roles),
             score=float(-use.score[guilty].min()),
-            victims=len(low) - len(guilty),
+            usual=float(np.median(beta.usual[guilty])),
+            taken=float(patterns.beta[row, guilty].max()),
+            waiting=patterns.ranks[np.setdiff1d(low, guilty)].tolist(),
         )
 
 
@@ -198,11 +211,14 @@ def _common(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
         if above:
             most = max(middle for _, middle in above)
             yield Finding(
+                row=row,
                 function=patterns.names[row],
                 kind=kind,
                 what="common",
                 ranks=np.sort(patterns.ranks[np.concatenate([part for part, _ in above])]).tolist(),
                 cost=most,
+                usual=EXPECTED[kind],
+                taken=most,
                 score=most / EXPECTED[kind],
             )
 
@@ -221,6 +237,7 @@ def _uneven(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
         if usual > 0 and wobble / usual > spread / middle / 3:
             continue
         yield Finding(
+            row=row,
             function=patterns.names[row],
             kind="compute",
             what="uneven",
