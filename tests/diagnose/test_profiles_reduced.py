@@ -23,7 +23,7 @@ def trace_of(functions: list[Function], events: list[Event]) -> Trace:
     return Trace(
         rank=0,
         world_size=1,
-        groups={},
+        groups=[],
         functions=functions,
         function=columns[0].astype(np.int64),
         caller=columns[4].astype(np.int64),

@@ -49,7 +49,11 @@ EVENTS = [
 ]
 HEAD = {
     "schemaVersion": 1,
-    "distributedInfo": {"rank": 3, "world_size": 4, "pg_config": [{"pg_name": "0", "ranks": [0, 1, 2, 3]}]},
+    "distributedInfo": {
+        "rank": 3,
+        "world_size": 4,
+        "pg_config": [{"pg_name": "0", "pg_desc": "mesh_dp", "ranks": [0, 1, 2, 3]}],
+    },
 }
 
 
@@ -70,7 +74,7 @@ def test_a_trace_is_the_same_in_pieces_of_any_size(
         {"traceEvents": EVENTS, **HEAD} if is_head_last else {**HEAD, "traceEvents": EVENTS, "traceName": "x"}
     )
     found = parse(json.dumps(document, indent=indent))
-    assert (found.rank, found.world_size, found.groups) == (3, 4, {"0": [0, 1, 2, 3]})
+    assert (found.rank, found.world_size, found.groups) == (3, 4, [("mesh_dp", [0, 1, 2, 3])])
     assert (found.events, found.broken, len(found.function)) == (12, 0, 9)
     names = [(found.functions[at].name, found.functions[at].kind) for at in found.function.tolist()]
     assert names == [

@@ -85,7 +85,7 @@ def limit(scores: Sequence[Values], *, bad_side: int = 1) -> float:
     The other side tells what chance can do, whatever its tails are like. One alone has to be far beyond that;
     many are believed as soon as at most one in twenty of them could be chance.
     """
-    bad = np.concatenate([bad_side * each for each in scores])
+    bad = np.concatenate([np.zeros(0, np.float32), *(bad_side * each for each in scores)])
     if not len(bad):
         return math.inf
     chance, bad = np.sort(-bad[bad < 0]), np.sort(bad[bad > 0])[::-1]

@@ -61,8 +61,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int | None
     world_size: int | None
-    groups: dict[str, list[int]]
-    """Ranks of each process group."""
+    groups: list[tuple[str, list[int]]]
+    """Description and ranks of each process group."""
     functions: list[Function]
     function: Ints
     """Which of the functions ran."""
@@ -96,6 +96,7 @@ class _Event(msgspec.Struct, gc=False):
 
 class _Group(msgspec.Struct):
     pg_name: str | int = ""
+    pg_desc: str = ""
     ranks: list[int] = []
 
 
@@ -287,7 +288,7 @@ class _Columns:
         return Trace(
             rank=told.rank,
             world_size=told.world_size,
-            groups={str(group.pg_name): group.ranks for group in told.pg_config},
+            groups=[(group.pg_desc or str(group.pg_name), group.ranks) for group in told.pg_config],
             functions=functions,
             function=function,
             caller=caller,

@@ -68,7 +68,8 @@ def diagnose(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="Flight Recorder dumps of a hang, one per rank, or a trace of operations."
+            metavar="FILE...",
+            help="Traces of torch's profiler or Flight Recorder dumps, one per rank; a table of operations.",
         ),
     ],
     what_if: Annotated[
@@ -77,9 +78,14 @@ def diagnose(
             metavar="fix=PART:N", help="Of a trace: the step time with a rank, stage, dp or op fixed."
         ),
     ] = None,
+    rule: Annotated[
+        str, typer.Option(metavar="NAME", help="For profiles: roles, or published as EROICA's paper has it.")
+    ] = "roles",
     as_json: Json = False,
 ) -> None:
     """Find out who is to blame, from what all ranks of a job left behind.
+
+    Example: holdfast diagnose traces/
 
     Example: holdfast diagnose dumps/
 
@@ -90,4 +96,4 @@ def diagnose(
     from holdfast.cli import diagnosis
 
     need_stdout()
-    diagnosis.diagnose(files, what_if, as_json=as_json)
+    diagnosis.diagnose(files, what_if, rule, as_json=as_json)
