@@ -20,7 +20,7 @@ def trace(rank: int, *, load_ms: float = 2.0, steps: int = 5) -> dict[str, Any]:
     number = 1
     at_us = 1000.0 * rank  # Clocks differ.
 
-    def add(name: str, category: str, ms: float, thread: int = 1, **args: Any) -> None:
+    def add(name: str, category: str, ms: float, thread: int = 1, args: Any = None) -> None:
         events.append(
             {
                 "ph": "X",
@@ -34,14 +34,16 @@ def trace(rank: int, *, load_ms: float = 2.0, steps: int = 5) -> dict[str, Any]:
             }
         )
 
-    add("train.py(1): main", "python_function", 100.0 * steps, **{"Python id": 1, "Python parent id": None})
+    add(
+        "train.py(1): main", "python_function", 100.0 * steps, args={"Python id": 1, "Python parent id": None}
+    )
     for _ in range(steps):
         number += 1
         add(
             "data.py(7): __getitem__",
             "python_function",
             load_ms,
-            **{"Python id": number, "Python parent id": 1},
+            args={"Python id": number, "Python parent id": 1},
         )
         at_us += 1000 * load_ms
         add("aten::mm", "cpu_op", 50.0)
