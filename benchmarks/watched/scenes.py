@@ -117,11 +117,10 @@ def _script_scenes(seed: int) -> list[Scene]:
             way="script",
             job="loop",
             ranks=2,
-            arguments=("--op-ms", "0", "--width", "768", "--steps", str(STEPS), "--pin"),
+            arguments=SMALL,
             fault=f"more:{rank}:{AT}:0",
             guilty=(rank,),
             cause="input_imbalance",
-            is_alone=True,
         )
     )
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.diagnose.causes import Sign
 from holdfast.diagnose.naming import Evidence, name_suspects
+from holdfast.diagnose.profiles import Profile
 from holdfast.telemetry import StepFlag
 from simulatedsteps import CAUSES, Harm, HarmKind, SimulatedJob, watch, watch_job
 
@@ -185,3 +188,22 @@ def test_names_do_not_depend_on_the_order_of_ranks() -> None:
     forward = watch(job.run())
     backward = watch(batch[::-1] for batch in job.run())
     assert forward.named == backward.named
+
+
+def test_a_process_that_is_kept_from_running_is_named_where_only_waiting_grew() -> None:
+    """Its threads that communicate are late; without such a sign, or with it on all, the network is named."""
+    profile = Profile(
+        rank=0, steps=40, duration_s=0.1, wait_s=0.06, data_s=0, gc_s=0, save_s=0, cpu_s=0.04, work=0
+    )
+    now = {rank: msgspec.structs.replace(profile, rank=rank) for rank in range(4)}
+    healthy = {
+        rank: msgspec.structs.replace(each, duration_s=0.08, wait_s=0.04) for rank, each in now.items()
+    }
+    held = Sign(
+        cause="cpu_contention", strength=0.5, evidence="it waited for a processor for 0.5 s per second"
+    )
+    (suspect,) = name_suspects(Evidence(now=now, healthy=healthy, signs={2: [held]}))
+    assert (suspect.ranks, suspect.cause, suspect.victims) == ([2], "cpu_contention", [0, 1, 3])
+    for signs in ({}, {rank: [held] for rank in range(4)}):
+        (network,) = name_suspects(Evidence(now=now, healthy=healthy, signs=signs))
+        assert network.cause == "link"

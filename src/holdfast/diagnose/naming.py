@@ -23,6 +23,8 @@ GUILTY_SHARE = 0.5
 """A rank whose own time grew by this share of what a step lost is to blame for it."""
 NEAR_WORST = 0.7
 """Of what the worst rank lost."""
+HELD_SHARE = 0.2
+"""Of the time that a process is kept from running, from which on it may hold up the communication of all."""
 _MOST_PEERS = 200
 LEAST_SHARE = 0.04
 """What is less than this share of a step is not told from noise."""
@@ -218,6 +220,7 @@ def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
                 evidence=[_say_wait(evidence), link.evidence],
             )
         )
+    found = found or _blame_held(lost_s, evidence)
     for group in evidence.groups if not found else ():
         found.append(
             Suspect(
@@ -242,6 +245,34 @@ def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
             slowdown=_network_slowdown(lost_s, evidence),
             confidence=0.4,
             evidence=[_say_wait(evidence), "which link it is cannot be told from this; probes could"],
+        )
+    ]
+
+
+def _blame_held(lost_s: float, evidence: Evidence) -> list[Suspect]:
+    """Return ranks whose processes are kept from running while others' are not.
+
+    What is held up may be the threads that communicate: then everybody waits, and nobody's own time grew.
+    """
+    held = {
+        rank: max(signs, key=lambda sign: sign.strength)
+        for rank, every in evidence.signs.items()
+        if (signs := [sign for sign in every if sign.cause == "cpu_contention"])
+    }
+    most = max((sign.strength for sign in held.values()), default=0.0)
+    worst = sorted(rank for rank, sign in held.items() if sign.strength >= NEAR_WORST * most)
+    if most < HELD_SHARE or 2 * len(worst) > len(evidence.now):
+        return []
+    return [
+        Suspect(
+            kind="rank",
+            ranks=worst,
+            hosts=_hosts(worst, evidence),
+            cause="cpu_contention",
+            slowdown=_network_slowdown(lost_s, evidence),
+            confidence=0.75,
+            victims=sorted(set(evidence.now) - set(worst)),
+            evidence=[_say_wait(evidence), *(held[rank].evidence for rank in worst)],
         )
     ]
 
