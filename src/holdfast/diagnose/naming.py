@@ -23,7 +23,7 @@ GUILTY_SHARE = 0.5
 """A rank whose own time grew by this share of what a step lost is to blame for it."""
 NEAR_WORST = 0.7
 """Of what the worst rank lost."""
-HELD_SHARE = 0.2
+HELD_SHARE = 0.1
 """Of the time that a process is kept from running, from which on it may hold up the communication of all."""
 _MOST_PEERS = 200
 LEAST_SHARE = 0.04
@@ -97,7 +97,8 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
         worst_s = max((each.own_s for each in guilty), default=0.0)
         guilty = [each for each in guilty if each.own_s >= NEAR_WORST * worst_s]
     if guilty and not _is_of_network(guilty, evidence):
-        return _blame(guilty, lost_s, evidence, peers)
+        suspects = _blame(guilty, lost_s, evidence, peers)
+        return _blame_held(lost_s, evidence) if _is_mistaken(suspects, evidence) else suspects
     return _blame_network(lost_s, evidence)
 
 
@@ -254,27 +255,44 @@ def _blame_held(lost_s: float, evidence: Evidence) -> list[Suspect]:
 
     What is held up may be the threads that communicate: then everybody waits, and nobody's own time grew.
     """
-    held = {
-        rank: max(signs, key=lambda sign: sign.strength)
-        for rank, every in evidence.signs.items()
-        if (signs := [sign for sign in every if sign.cause == "cpu_contention"])
-    }
-    most = max((sign.strength for sign in held.values()), default=0.0)
-    worst = sorted(rank for rank, sign in held.items() if sign.strength >= NEAR_WORST * most)
-    if most < HELD_SHARE or 2 * len(worst) > len(evidence.now):
+    held = _held(evidence)
+    if not held:
         return []
     return [
         Suspect(
             kind="rank",
-            ranks=worst,
-            hosts=_hosts(worst, evidence),
+            ranks=sorted(held),
+            hosts=_hosts(sorted(held), evidence),
             cause="cpu_contention",
             slowdown=_network_slowdown(lost_s, evidence),
             confidence=0.75,
-            victims=sorted(set(evidence.now) - set(worst)),
-            evidence=[_say_wait(evidence), *(held[rank].evidence for rank in worst)],
+            victims=sorted(set(evidence.now) - set(held)),
+            evidence=[_say_wait(evidence), *(held[rank].evidence for rank in sorted(held))],
         )
     ]
+
+
+def _held(evidence: Evidence) -> dict[int, Sign]:
+    """Return the signs of ranks that are kept from running, and most others are not."""
+    signs = {
+        rank: max(found, key=lambda sign: sign.strength)
+        for rank, every in evidence.signs.items()
+        if (found := [sign for sign in every if sign.cause == "cpu_contention"])
+    }
+    most = max((sign.strength for sign in signs.values()), default=0.0)
+    worst = {rank: sign for rank, sign in signs.items() if sign.strength >= NEAR_WORST * most}
+    return worst if most >= HELD_SHARE and 2 * len(worst) <= len(evidence.now) else {}
+
+
+def _is_mistaken(suspects: Sequence[Suspect], evidence: Evidence) -> bool:
+    """Say whether others are kept from running than those who are blamed for computing longer.
+
+    Whoever shares a processor with a core that is fought for computes longer, too.
+    """
+    blamed = {rank for suspect in suspects for rank in suspect.ranks}
+    is_of_processor = all(suspect.cause in ("cpu_contention", "compute") for suspect in suspects)
+    held = _held(evidence)
+    return is_of_processor and bool(held) and not blamed & set(held)
 
 
 def _network_slowdown(lost_s: float, evidence: Evidence) -> float:
