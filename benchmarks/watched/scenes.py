@@ -130,7 +130,8 @@ def _cpu_scenes(seed: int) -> list[Scene]:
     ways = [
         ("cpu_quota", "via=cgroup", 1.6, 3.0),
         ("cpu_quota", "via=sigstop", 1.6, 3.0),
-        ("busy_neighbour", "", 2.0, 3.9),
+        # One rival hardly slows a rank that sleeps for half of its time: the kernel lets sleepers go first.
+        ("busy_neighbour", "", 3.0, 5.9),
     ]
     found = []
     for job in ("ddp", "fsdp"):
