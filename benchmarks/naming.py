@@ -8,8 +8,10 @@ rank, a moment and a severity of the seed's choice. ``--only``, ``--job`` and ``
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from common import parser, progress, show
-from holdfast.values import JobHung, JobSlowed, SuspectsNamed
+from holdfast.values import AnyEvent, JobHung, JobSlowed, SuspectsNamed
 from watched import rival
 from watched.running import run
 from watched.scenes import STEPS, Scene, healthy_scenes, scenes
@@ -45,8 +47,13 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether it is all as it should be."""
+        """Whether who was hurt was named, and nobody else."""
         return self.is_rank_right and self.is_cause_right and not self.is_victim_blamed
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether it is all as it should be."""
+        return self.is_quiet if self.scene.way == "none" else self.is_right
 
 
 def main() -> None:
@@ -64,25 +71,25 @@ def main() -> None:
     if options.traceml:
         report_rival([each for each in chosen if rival.can_judge(each[0])], as_json=options.json)
         return
-    verdicts = run_all(chosen, options.side_by_side)
+    verdicts = run_all(chosen, options.side_by_side, options.keep)
     if options.healthy:
         report_healthy(verdicts, as_json=options.json)
     else:
         report(verdicts, as_json=options.json)
 
 
-def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int) -> list[Verdict]:
+def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int, keep: Path | None) -> list[Verdict]:
     """Run those that only wait side by side, the others one by one."""
     together = [each for each in chosen if not each[0].is_alone]
     alone = [each for each in chosen if each[0].is_alone]
     found: list[Verdict] = []
     with progress() as bar, ThreadPoolExecutor(side_by_side) as pool:
         task = bar.add_task("scenes", total=len(chosen))
-        for verdict in pool.map(lambda each: judge(*each), together):
+        for verdict in pool.map(lambda each: judge(*each, keep), together):
             found.append(note(verdict))
             bar.advance(task)
         for scene, seed in alone:
-            found.append(note(judge(scene, seed)))
+            found.append(note(judge(scene, seed, keep)))
             bar.advance(task)
     return found
 
@@ -90,17 +97,24 @@ def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int) -> list[Verd
 def note(verdict: Verdict) -> Verdict:
     """Tell about a run on stderr: it takes an hour until there is a table."""
     scene = verdict.scene
-    is_fine = verdict.is_quiet if scene.way == "none" else verdict.is_right
-    said = "right" if is_fine else f"WRONG: {verdict.said}"
+    said = "right" if verdict.is_fine else f"WRONG: {verdict.said}"
     what = f"seed {verdict.seed} {scene.job} {scene.fault or scene.kind}"
     print(f"{what}: {said}", file=sys.stderr, flush=True)
     return verdict
 
 
-def judge(scene: Scene, seed: int) -> Verdict:
-    """Run a scene and say what came of it."""
+def judge(scene: Scene, seed: int, keep: Path | None = None) -> Verdict:
+    """Run a scene and say what came of it; the run directory of one that went wrong may be kept."""
     with tempfile.TemporaryDirectory() as folder:
-        events = run(scene, Path(folder) / "run")
+        verdict = hear(scene, seed, run(scene, Path(folder) / "run"))
+        if keep is not None and not verdict.is_fine:
+            name = f"{seed}-{scene.job}-{scene.kind}-{time.time_ns()}".replace(" ", "_")
+            shutil.copytree(Path(folder) / "run", keep / name)
+    return verdict
+
+
+def hear(scene: Scene, seed: int, events: Sequence[AnyEvent]) -> Verdict:
+    """Hold what was told against what was done."""
     kinds = SuspectsNamed | JobHung
     named = next((event for event in events if isinstance(event, kinds) and event.suspects), None)
     is_noticed = any(isinstance(event, JobSlowed | JobHung) for event in events)
@@ -191,6 +205,7 @@ def parse() -> argparse.Namespace:
     made.add_argument("--way", default="", help="lab or script")
     made.add_argument("--healthy", type=int, default=0, help="so many healthy runs instead")
     made.add_argument("--traceml", action="store_true", help="the scenes of the loop under TraceML instead")
+    made.add_argument("--keep", type=Path, help="a folder for the run directories of what went wrong")
     made.add_argument("--side-by-side", type=int, default=2, help="runs at a time that only wait")
     return made.parse_args()
 
