@@ -85,7 +85,7 @@ def run_all(chosen: Sequence[tuple[Scene, int]], side_by_side: int, keep: Path |
     found: list[Verdict] = []
     with progress() as bar, ThreadPoolExecutor(side_by_side) as pool:
         task = bar.add_task("scenes", total=len(chosen))
-        for verdict in pool.map(lambda each: judge(*each, keep), together):
+        for verdict in pool.map(lambda each: judge(each[0], each[1], keep), together):
             found.append(note(verdict))
             bar.advance(task)
         for scene, seed in alone:

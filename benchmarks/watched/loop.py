@@ -53,7 +53,7 @@ def build(width: int, op_s: float, sabotage: Sabotage) -> nn.Sequential:
         # As long as the batch is large, as on a device that is busy.
         model[0].register_forward_hook(lambda _, inputs, __: time.sleep(op_s * len(inputs[0]) / BATCH))
         model[2].register_full_backward_hook(
-            lambda _, __, outputs: time.sleep(2 * op_s * len(outputs[0]) / BATCH)
+            lambda _, __, outputs: time.sleep(2 * op_s * len(outputs[0]) / BATCH)  # type: ignore[index]
         )
     sabotage.attach(model[2])
     return model
