@@ -157,7 +157,7 @@ def test_a_controller_at_work_leads(kept: Kept, ship: Ship) -> None:
     """What is heard last counts."""
     shipper = ship(kept.port)
     shipper.ship(make_batch())
-    wait_until(lambda: kept.collector.take(), "the batch")
+    kept.wait_for(1)
     started_s = shipper.heard_s
     kept.collector.ask(Ask(id="q", ranks=[1], duration_s=1.0))
     wait_until(lambda: shipper.heard_s > started_s, "a word")
