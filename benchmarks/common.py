@@ -10,7 +10,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -71,6 +71,16 @@ class Part:
     rows: list[dict[str, Any]]
     notes: list[str]
     is_good: bool = True
+
+
+def run_parts(parts: Mapping[str, Callable[[argparse.Namespace], Part]], options: argparse.Namespace) -> None:
+    """Print the parts that were asked for, all if none was; exit with 1 if not all is as it should be."""
+    is_good = True
+    for name in options.only or parts:
+        part = parts[name](options)
+        show(name, part.rows, part.notes, as_json=options.json)
+        is_good &= part.is_good
+    raise SystemExit(0 if is_good else 1)
 
 
 def processes_of(mark: str) -> list[psutil.Process]:

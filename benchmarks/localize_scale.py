@@ -35,13 +35,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=["time", "found"])
     parser.add_argument("--quick", action="store_true", help="at most 10^5 workers, few seeds")
     options = parser.parse_args()
-    parts = {"time": times, "found": found}
-    is_good = True
-    for name in options.only or parts:
-        part = parts[name](options)
-        common.show(name, part.rows, part.notes, as_json=options.json)
-        is_good &= part.is_good
-    raise SystemExit(0 if is_good else 1)
+    common.run_parts({"time": times, "found": found}, options)
 
 
 def times(options: argparse.Namespace) -> common.Part:

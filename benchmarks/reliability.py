@@ -51,13 +51,7 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--only", action="append", choices=list(parts))
     parser.add_argument("--quick", action="store_true", help="a tenth of the seeds and rows")
-    options = parser.parse_args()
-    is_good = True
-    for name in options.only or parts:
-        part = parts[name](options)
-        common.show(name, part.rows, part.notes, as_json=options.json)
-        is_good &= part.is_good
-    raise SystemExit(0 if is_good else 1)
+    common.run_parts(parts, parser.parse_args())
 
 
 # --- formulas ---------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,19 @@ def test_a_folder_of_nothing_but_broken_traces_is_one_line(
     err = capsys.readouterr().err
     assert "ends in the middle of its events, expected a whole trace" in err
     assert err.count("\n") == 1
+
+
+def test_a_pipe_among_the_traces_does_not_hold_anybody_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may never end."""
+    os.mkfifo(folder / "a.json")
+    assert document(["diagnose", str(folder)], monkeypatch, capsys)["suspects"][0]["ranks"] == [5]
+
+
+def test_what_is_not_there_is_said_to_be_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not that its name tells no rank."""
+    assert call(["diagnose", str(tmp_path / "nowhere")], monkeypatch) == 2
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err

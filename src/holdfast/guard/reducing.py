@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.diagnose.reduce import Known, WorkerPattern, reduce_trace
 from holdfast.errors import InputError
+from holdfast.observe.flight import rank_of
 from holdfast.observe.kineto import read_trace
 from holdfast.telemetry import Channel
 
@@ -44,7 +45,8 @@ def reduce_file(path: Path) -> Reduced | Unread:
         trace = read_trace(path)
     except InputError as error:
         return Unread(path=str(path), why=str(error))
-    rank = trace.rank if trace.rank is not None else rank_of(path)
+    bare = path.with_name(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace"))
+    rank = trace.rank if trace.rank is not None else rank_of(bare)
     if rank is None:
         return Unread(
             path=str(path), why=f"{path}: tells no rank, expected one in distributedInfo or the name"
@@ -60,13 +62,6 @@ def reduce_file(path: Path) -> Reduced | Unread:
         events=trace.events,
         broken=trace.broken,
     )
-
-
-def rank_of(path: Path) -> int | None:
-    """Return the rank that a name tells with the word, or ends in."""
-    stem = path.name.split(".")[0]
-    match = re.search(r"rank[_-]?(\d{1,7})(?!\d)", path.name) or re.search(r"(\d{1,7})$", stem)
-    return int(match[1]) if match else None
 
 
 def reduce_all(
@@ -86,12 +81,12 @@ def reduce_all(
 
 
 def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """Return the traces in files and folders; none of them is opened."""
+    """Return the traces in files and folders; none is opened, and what may never end, as a pipe, is none."""
     found: list[Path] = []
     for path in paths:
         try:
             inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        found += [each for each in inside if each.name.endswith(ENDINGS)]
+        found += [each for each in inside if each.name.endswith(ENDINGS) and each.is_file()]
     return found

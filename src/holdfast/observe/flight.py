@@ -53,6 +53,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         try:
             if not path.is_dir():
+                path.stat()  # Who is not there at all need not be told what names look like.
                 found.append(path)
                 continue
             inside = [each for each in sorted(path.iterdir()) if rank_of(each) is not None and each.is_file()]
