@@ -12,6 +12,7 @@ from holdfast.serve.svg import num, text
 
 _WIDTH, _HEIGHT = 1000, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 60, 96, 56
+_LABEL = 48
 _STYLE = (
     "svg{--paper:#fff;--ink:#1f2328;--soft:#59636e;--line:#e1e6eb;--grey:#6e7781;--band:#0072b2;"
     "--here:#b3261e}"
@@ -91,9 +92,10 @@ def _rules(across: Axis, up: Axis) -> list[str]:
 def _draw_level(level: Level, across: Axis, up: Axis) -> str:
     places = [(across(x), up(_within(y, up))) for x, y in level.edge]
     tip_x, tip_y = across(level.tip[0]), up(_within(level.tip[1], up))
-    return f'<path class="band" d="{_path(places)}Z"><title>{escape(level.name)}</title></path>' + text(
-        tip_x - 8, tip_y + 4, level.name, "level n e"
-    )
+    # A band too narrow for its name has it beside.
+    x, look = (tip_x + 8, "level n") if tip_x - _LEFT < _LABEL else (tip_x - 8, "level n e")
+    band = f'<path class="band" d="{_path(places)}Z"><title>{escape(level.name)}</title></path>'
+    return band + text(x, tip_y + 4, level.name, look)
 
 
 def _within(value: float, axis: Axis) -> float:
