@@ -206,7 +206,9 @@ def parse() -> argparse.Namespace:
     made.add_argument("--healthy", type=int, default=0, help="so many healthy runs instead")
     made.add_argument("--traceml", action="store_true", help="the scenes of the loop under TraceML instead")
     made.add_argument("--keep", type=Path, help="a folder for the run directories of what went wrong")
-    made.add_argument("--side-by-side", type=int, default=2, help="runs at a time that only wait")
+    made.add_argument(
+        "--side-by-side", type=int, default=1, help="runs at a time: more than one disturb each other"
+    )
     return made.parse_args()
 
 
