@@ -6,6 +6,7 @@ Durations are seconds on a local monotonic clock; of two nodes they are never su
 from __future__ import annotations
 
 import enum
+import re
 from typing import Literal
 
 import msgspec
@@ -200,3 +201,44 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """Those seen most often."""
     stack: list[str]
     """The last one, innermost first."""
+
+
+# --- profiles ---------------------------------------------------------------------------------
+
+ProfileOutcome = Literal["done", "late", "busy", "failed"]
+
+
+class ProfileOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """All ranks are to be profiled over the same steps."""
+
+    id: str
+    """Of this order alone in the whole run; also part of a file's name."""
+    ranks: list[int]
+    first_step: int
+    last_step: int
+    """The last one that is profiled."""
+    folder: str
+    """For the traces."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", self.id):
+            raise ValueError(f"id is {self.id!r}, expected 1 to 64 letters, digits, '_' or '-'")
+        if not 0 <= self.first_step <= self.last_step:
+            raise ValueError(f"steps are {self.first_step} to {self.last_step}, expected 0 or more, in order")
+
+
+class ProfileResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an order on one rank."""
+
+    order: str
+    """Its id."""
+    rank: int
+    outcome: ProfileOutcome
+    """Late: the first step was over; busy: somebody else profiles this process."""
+    trace: str | None = None
+    """File of the trace."""
+    steps: int = 0
+    blocked_s: float = 0.0
+    """For how long training stood still because of it: to start, to stop and to save."""
+    error: str | None = None
+    """Why there is no trace."""

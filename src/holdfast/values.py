@@ -257,6 +257,24 @@ class Probed(Event, frozen=True, kw_only=True, tag="probed"):
     """By ``source-target``, the best time for the same message."""
 
 
+class Profiled(Event, frozen=True, kw_only=True, tag="profiled"):
+    """All ranks were profiled over the same steps, and compared."""
+
+    order: str
+    why: str
+    """Who wanted it: a slowdown, a person, a schedule."""
+    first_step: int
+    last_step: int
+    suspects: list[Suspect]
+    victims: list[int] = []
+    missing: list[int] = []
+    """Ranks without a profile."""
+    blocked_s: float = 0.0
+    """For how long training stood still because of it, at most."""
+    folder: str | None = None
+    """Where it is all kept; None: it could not be written."""
+
+
 class JobHung(Event, frozen=True, kw_only=True, tag="job_hung"):
     """No rank has made a step or a call for too long."""
 
@@ -312,6 +330,7 @@ AnyEvent = (
     | JobRelieved
     | SuspectsNamed
     | Probed
+    | Profiled
     | JobHung
     | FaultInjected
     | FaultRelieved

@@ -138,7 +138,9 @@ def test_words_of_a_dump_cannot_write_on_the_terminal(
     assert r"\x1b[2J[red]\n" in out
 
 
-@pytest.mark.parametrize(("name", "words"), [("nothing", "cannot be read: No such file"), (".", "holds no dumps")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("nothing", "cannot be read: No such file"), (".", "holds no dumps")]
+)
 def test_bad_input_is_one_line(
     name: str,
     words: str,

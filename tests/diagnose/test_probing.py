@@ -104,9 +104,13 @@ def test_confidence_grows_with_the_distance() -> None:
     assert found[-1] < 1.0
 
 
-@given(st.integers(2, 16), st.integers(0, 2**32))
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("seed", range(20))
 def test_noise_makes_nobody_guilty(count: int, seed: int) -> None:
-    """Ten times up to half as long again differ in their best by less than the others' usual time."""
+    """Ten times up to half as long again hardly ever differ in their best by the others' usual time.
+
+    One seed in some hundred thousand does: they are fixed, so that a failure is one of the rule's.
+    """
     assert judge(results_of(count, noise=0.5, seed=seed), order_of(count)) == []
 
 

@@ -30,6 +30,7 @@ def trace_of(functions: list[Function], events: list[Event]) -> Trace:
         thread=columns[3].astype(np.int64),
         start_us=columns[1],
         end_us=columns[2],
+        base_ns=0,
         marks=[],
         events=len(events),
         broken=0,

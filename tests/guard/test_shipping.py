@@ -13,7 +13,7 @@ from batches import TOKEN, make_batch
 from helpers import wait_until
 from holdfast.guard import shipping
 from holdfast.guard.collecting import Collector
-from holdfast.guard.frames import Heard, Question, encode
+from holdfast.guard.frames import Heard, Question, Request, encode
 from holdfast.guard.shipping import LED_S, Shipper
 from holdfast.guard.sockets import listen
 from holdfast.telemetry import Ask, Channel, Step
@@ -24,13 +24,13 @@ Ship = Callable[..., Shipper]
 
 
 @pytest.fixture
-def asked() -> list[Question]:
+def asked() -> list[Request]:
     """What shippers were asked."""
     return []
 
 
 @pytest.fixture
-def ship(asked: list[Question]) -> Iterator[Ship]:
+def ship(asked: list[Request]) -> Iterator[Ship]:
     """Makes shippers of node 1, which are closed afterwards."""
     made: list[Shipper] = []
 
@@ -59,7 +59,7 @@ def test_batches_arrive_in_order_with_all_that_is_in_them(kept: Kept, ship: Ship
     assert kept.dumps == [{1: b"dump"}] * 3
 
 
-def test_a_question_is_passed_on_by_the_caller_of_poll(kept: Kept, ship: Ship, asked: list[Question]) -> None:
+def test_a_question_is_passed_on_by_the_caller_of_poll(kept: Kept, ship: Ship, asked: list[Request]) -> None:
     """Not by the thread that heard it."""
     shipper = ship(kept.port)
     shipper.ship(make_batch())

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 
 from holdfast.cli.files import one_line
-from holdfast.cli.profiles import is_profiles, show_profiles
+from holdfast.cli.profiles import Wanted, find_profile, is_profiles, show_profiles
 from holdfast.cli.trials import show_trial
 from holdfast.diagnose.hangs import Hang, diagnose_hang
 from holdfast.diagnose.wording import name_ranks
@@ -25,20 +25,22 @@ TRACES = (".parquet", ".csv", ".jsonl", ".ndjson")
 """How the names of traces of operations end."""
 
 
-def diagnose(
-    paths: Sequence[Path], what_if: str | None = None, rule: str = RULES[0], *, as_json: bool
-) -> None:
+def diagnose(paths: Sequence[Path], what_if: str | None, wanted: Wanted) -> None:
     """Read what ranks left behind, find the guilty ones, and show them."""
+    as_json = wanted.as_json
     if len(paths) == 1 and paths[0].suffix in TRACES:
         show_trial(paths[0], what_if, as_json=as_json)
         return
     if what_if is not None:
         raise InputError(f"--what-if needs a trace of operations, expected one file: {' or '.join(TRACES)}")
-    if rule not in RULES:
-        raise InputError(f"--rule is {rule!r}, expected {' or '.join(RULES)}")
-    if is_profiles(paths):
-        show_profiles(paths, rule, as_json=as_json)
+    if wanted.rule not in RULES:
+        raise InputError(f"--rule is {wanted.rule!r}, expected {' or '.join(RULES)}")
+    if find_profile(paths) is not None or is_profiles(paths):
+        show_profiles(paths, wanted)
         return
+    for path, flag in ((wanted.html, "--html"), (wanted.bundle, "--bundle")):
+        if path is not None:
+            raise InputError(f"{flag} needs profiles, expected a run or traces of torch's profiler")
     dumps = read_dumps(paths)
     hang = diagnose_hang(dumps)
     if as_json:

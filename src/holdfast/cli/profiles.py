@@ -1,4 +1,4 @@
-"""``holdfast diagnose`` of profiles: traces of torch's profiler, one of each rank."""
+"""``holdfast diagnose`` of profiles: traces of torch's profiler, one of each rank, or a profile of a run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from holdfast.cli.files import one_line
+from holdfast.cli.files import check_chart, one_line, write_chart
+from holdfast.diagnose.case import Case, make_case
 from holdfast.diagnose.reduce import Known
-from holdfast.diagnose.telling import tell_suspect
-from holdfast.diagnose.verdict import Verdict, judge_as_published, judge_profiles
+from holdfast.diagnose.telling import tell_duration, tell_suspect
+from holdfast.diagnose.verdict import judge_as_published
 from holdfast.diagnose.wording import name_ranks
 from holdfast.errors import InputError
+from holdfast.guard.jobprofile import read_profile, to_case
 from holdfast.guard.reducing import Reduced, Unread, find_traces, reduce_all
 
 _HEAD = 1 << 20
+JOB = "job.json"
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What to make of profiles."""
+
+    rule: str = "roles"
+    as_json: bool = False
+    html: Path | None = None
+    bundle: Path | None = None
 
 
 def is_profiles(paths: Sequence[Path]) -> bool:
@@ -35,26 +47,60 @@ def is_profiles(paths: Sequence[Path]) -> bool:
     return head.startswith(b"\x1f\x8b") or b'"traceEvents"' in head or b'"ph"' in head
 
 
-def show_profiles(paths: Sequence[Path], rule: str, *, as_json: bool) -> None:
+def find_profile(paths: Sequence[Path]) -> Path | None:
+    """Return the profile that is meant: a folder that ``holdfast profile`` made, or a run's newest one."""
+    if len(paths) != 1 or not paths[0].is_dir():
+        return None
+    if (paths[0] / JOB).is_file():
+        return paths[0] / JOB
+    inside = sorted(paths[0].glob(f"profiles/*/{JOB}"), key=lambda path: path.stat().st_mtime)
+    return inside[-1] if inside else None
+
+
+def show_profiles(paths: Sequence[Path], wanted: Wanted) -> None:
     """Read all traces, compare the ranks, and show who is to blame."""
+    for path, flag, endings in ((wanted.html, "--html", (".html",)), (wanted.bundle, "--bundle", (".md",))):
+        if path is not None:
+            check_chart(path, flag, endings)
+    kept = find_profile(paths)
+    case = to_case(read_profile(kept), kept.parent) if kept is not None else read_case(paths)
+    show_case(case, wanted)
+
+
+def show_case(case: Case, wanted: Wanted) -> None:
+    """Write what was asked for, and say who is to blame."""
+    if wanted.rule == "published":
+        found = judge_as_published(case.workers, case.known, np.random.default_rng(0))
+        _show_published(found, as_json=wanted.as_json)
+        return
+    if wanted.html is not None:
+        from holdfast.serve.diagnosepage import draw_page
+
+        write_chart(wanted.html, draw_page(case), "--html")
+    if wanted.bundle is not None:
+        from holdfast.serve.bundle import write_bundle
+
+        write_chart(wanted.bundle, write_bundle(case), "--bundle")
+    if wanted.as_json:
+        document = {**msgspec.to_builtins(case.verdict), "unread": list(case.unread)}
+        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for line in to_lines(case):
+        console.print(one_line(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def read_case(paths: Sequence[Path]) -> Case:
+    """Reduce all traces and compare them."""
     reduced, unread = _read(find_traces(paths))
     known: dict[int, Known] = {}
     for each in reduced:
         known |= each.known
-    workers = [each.pattern for each in reduced]
-    if rule == "published":
-        _show_published(judge_as_published(workers, known, np.random.default_rng(0)), as_json=as_json)
-        return
     groups = {each.pattern.rank: each.groups for each in reduced}
     size = max((each.world_size or 0 for each in reduced), default=0)
-    verdict = judge_profiles(workers, known, groups, size)
-    if as_json:
-        document = {**msgspec.to_builtins(verdict), "unread": msgspec.to_builtins(unread)}
-        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-        return
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    for line in to_lines(verdict, unread):
-        console.print(one_line(line), highlight=False, markup=False, soft_wrap=True)
+    case = make_case([each.pattern for each in reduced], known, groups, size)
+    traces = {each.pattern.rank: each.path for each in reduced}
+    return msgspec.structs.replace(case, traces=traces, unread=[each.why for each in unread])
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Reduced], list[Unread]]:
@@ -78,8 +124,11 @@ def _read(paths: Sequence[Path]) -> tuple[list[Reduced], list[Unread]]:
     return [reduced[rank] for rank in sorted(reduced)], unread
 
 
-def to_lines(verdict: Verdict, unread: Sequence[Unread]) -> Iterator[str]:
+def to_lines(case: Case) -> Iterator[str]:
     """Yield who is to blame, the evidence, who waits, and what could not be read."""
+    verdict = case.verdict
+    if case.about:
+        yield case.about
     if not verdict.suspects:
         yield f"nobody is to blame: {len(verdict.ranks)} ranks spend their time alike"
     for suspect in verdict.suspects:
@@ -91,8 +140,10 @@ def to_lines(verdict: Verdict, unread: Sequence[Unread]) -> Iterator[str]:
         yield f"{name_ranks(verdict.victims)} wait for others"
     if verdict.missing:
         yield f"missing: no trace of {name_ranks(verdict.missing)}"
-    for each in unread:
-        yield f"not read: {each.why}"
+    for why in case.unread:
+        yield f"not read: {why}"
+    if case.blocked_s is not None:
+        yield f"training stood still for {tell_duration(case.blocked_s)} to be profiled"
 
 
 def _show_published(found: Sequence[tuple[str, list[int]]], *, as_json: bool) -> None:

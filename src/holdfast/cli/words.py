@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
+from holdfast.diagnose.telling import tell_change, tell_probe, tell_profile, tell_suspect
 from holdfast.guard.deaths import short_cause
 from holdfast.values import (
     AnyEvent,
@@ -19,6 +19,7 @@ from holdfast.values import (
     JobStopped,
     LauncherDied,
     Probed,
+    Profiled,
     Regrouped,
     RunEnded,
     RunStarted,
@@ -66,6 +67,8 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return "; ".join(map(tell_suspect, event.suspects))
         case Probed():
             return "; ".join([tell_probe(event), *map(tell_suspect, event.suspects)])
+        case Profiled():
+            return "; ".join([tell_profile(event), *map(tell_suspect, event.suspects)])
         case JobHung(suspects=[]):
             return f"no step and no call for {event.lasted_s:.0f} s; nobody can be named for it"
         case JobHung():

@@ -14,7 +14,10 @@ _LESS_USE = 0.93
 """Of what is usual, below which a resource is used less."""
 _SURE, _SUREST = 0.7, 0.99
 _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
-    ("garbage_collection", re.compile(r"\bgc\.py|gc\.collect|function collect\b|_gc_\w*callback")),
+    (
+        "garbage_collection",
+        re.compile(r"^Python GC$|\bgc\.py|gc\.collect|function collect\b|_gc_\w*callback"),
+    ),
     ("host_memory", re.compile(r"pin_memory|\bcopy_\b|\bclone\b|memcpy|memmove|deepcopy|\bcontiguous\b")),
     (
         "storage",

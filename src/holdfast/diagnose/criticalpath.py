@@ -8,10 +8,14 @@ functions of one kind that run at the same time all count in full, so shares may
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from holdfast.observe.kineto import KINDS, Floats, Ints, Trace
 
 _PYTHON = KINDS.index("python")
+_SPAWNED = "threading.py("
+"""In the name of the function that every such thread begins with."""
+Mask = npt.NDArray[np.bool_]
 
 
 class Union:
@@ -57,10 +61,21 @@ def _innermost(trace: Trace, free_us: Floats, kind: Ints) -> Floats:
     np.subtract.at(own, trace.caller[called], free_us[called])
     is_python = kind == _PYTHON
     if is_python.any():
-        threads = trace.thread[is_python]
-        busiest = np.bincount(threads, weights=np.maximum(0.0, own[is_python])).argmax()
+        mine = np.maximum(0.0, own) * ~_is_spawned(trace)[trace.function]
+        if not mine[is_python].any():  # All of it runs below a thread that somebody started.
+            mine = np.maximum(0.0, own)
+        busiest = np.bincount(trace.thread[is_python], weights=mine[is_python]).argmax()
         own[is_python & (trace.thread != busiest)] = 0.0
     return own
+
+
+def _is_spawned(trace: Trace) -> Mask:
+    """Say which functions run in a thread that Python has started, and not in the one that trains."""
+    found = np.zeros(len(trace.functions), bool)
+    for number, function in enumerate(trace.functions):
+        # Whoever calls comes first.
+        found[number] = _SPAWNED in function.name or (function.caller >= 0 and found[function.caller])
+    return found
 
 
 def shares(trace: Trace) -> Floats:

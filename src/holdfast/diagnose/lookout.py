@@ -5,11 +5,14 @@ A fold over step records; what the hosts and links had to say meanwhile is asked
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
+from holdfast.detect.hindsight import Hindsight
 from holdfast.detect.jobsteps import JobStep, JobSteps
 from holdfast.detect.steps import StepDetector
 from holdfast.diagnose.profiles import Profile, profiles_of
@@ -28,6 +31,7 @@ ENOUGH_S = 2.0
 SETTLED_STEPS = 80
 TOO_LONG_S = 20.0
 """Where steps are long, fewer will do."""
+_RECENT = 20
 MOST_LOOKS = 3
 """Each at twice as much as the one before; then what is known is told, however little."""
 
@@ -53,6 +57,7 @@ class Lookout:
     def __init__(self) -> None:
         self._jobs = JobSteps()
         self._detector = StepDetector()
+        self._hindsight = Hindsight()
         self._cycle = 0
         self._attempt = 0
         self._steps: dict[int, deque[Step]] = {}
@@ -96,6 +101,12 @@ class Lookout:
             room = HISTORY if len(self._steps) < LARGE else HISTORY_LARGE
             mine = self._steps[step.rank] = deque(maxlen=room)
         mine.append(step)
+
+    def recent_step_s(self) -> float | None:
+        """Return how long a step takes now; None before there are a few."""
+        ended = [ended_s for _, ended_s in self._ends][-_RECENT:]
+        gaps = [after - before for before, after in pairwise(ended)]
+        return statistics.median(gaps) if gaps else None
 
     def is_ripe(self) -> bool:
         """Say whether it is time to name somebody."""
@@ -149,7 +160,11 @@ class Lookout:
         if not each.is_typical:
             return []
         self._seen += 1
-        changes = self._detector.update(each.step, each.duration_s, each.work)
+        found = self._detector.update(each.step, each.duration_s, each.work)
+        changes = self._hindsight.take(found, each.ended_s)
+        if changes is None:  # The job had only been fast for a moment: that is not what it is held against.
+            self._detector = StepDetector()
+            return []
         for change in changes:
             self._follow(change)
         return changes
@@ -195,6 +210,7 @@ class Lookout:
         """Begin anew: another attempt, or a step is something else now."""
         self._attempt, self._cycle = self._jobs.attempt, self._jobs.cycle
         self._detector = StepDetector()
+        self._hindsight = Hindsight()
         self._ends.clear()
         self._seen = 0
         self._is_settled = False

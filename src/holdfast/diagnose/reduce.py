@@ -56,10 +56,12 @@ class WorkerPattern(msgspec.Struct, frozen=True, kw_only=True):
     """Eight bytes for each function."""
     shares: bytes
     """Three times two bytes for each: beta, mu and sigma as parts of 65,535."""
+    network_bytes_s: float = 1.0
+    """What a whole share of the network is; it differs from node to node."""
 
 
 def reduce_trace(
-    trace: Trace, rank: int, samples: Mapping[str, Samples], steps: int = 0
+    trace: Trace, rank: int, samples: Mapping[str, Samples], steps: int = 0, network_bytes_s: float = 1.0
 ) -> tuple[WorkerPattern, dict[int, Known]]:
     """Return a worker's pattern, and what its functions are."""
     own, span = own_us(trace), span_us(trace)
@@ -82,6 +84,7 @@ def reduce_trace(
         steps=steps,
         numbers=np.array(list(known), np.uint64).tobytes(),
         shares=shares.round().astype(np.uint16).tobytes(),
+        network_bytes_s=network_bytes_s,
     )
     return pattern, known
 
@@ -129,6 +132,10 @@ def gather(
             if number in row_of:
                 table[:, row_of[number], column] = values
     ordered = [known[number] for number in row_of]
+    scales = np.array([worker.network_bytes_s for worker in by_rank], np.float32)
+    networks = [row for row, each in enumerate(ordered) if each.kind == "collective"]
+    if networks and scales.max() > 0:
+        table[1:, networks] *= scales / scales.max()
     patterns = Patterns(
         names=[each.name for each in ordered],
         kinds=[each.kind for each in ordered],

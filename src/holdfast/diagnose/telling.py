@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, ChangePoint, Suspect
-from holdfast.values import Probed
+from holdfast.values import Probed, Profiled
 
 _CAUSES: dict[Cause, tuple[str, str]] = {
     "compute": ("its compute is slow", "their compute is slow"),
@@ -74,6 +74,18 @@ def tell_probe(probed: Probed) -> str:
     count = len(probed.suspects)
     outcome = f"{count or 'nobody'} {'stand' if count > 1 else 'stands'} out"
     return "; ".join([", ".join(parts) + f": {outcome}", *probed.silent])
+
+
+def tell_profile(profiled: Profiled) -> str:
+    """Return the outcome of a profile as a clause."""
+    count = len(profiled.suspects)
+    steps = f"steps {profiled.first_step} to {profiled.last_step}"
+    outcome = f"{count or 'nobody'} {'stand' if count > 1 else 'stands'} out"
+    parts = [f"profiled {steps} ({profiled.why}): {outcome}"]
+    if profiled.missing:
+        parts.append(f"no profile of {name_ranks(profiled.missing)}")
+    parts.append(f"training stood still for {tell_duration(profiled.blocked_s)}")
+    return "; ".join(parts)
 
 
 def _name_hosts(hosts: Sequence[str]) -> str:

@@ -75,9 +75,20 @@ def make_parser() -> argparse.ArgumentParser:
     )
     for name, words in (
         ("--probe", "Stop ranks for a moment to test compute and links, where it is unclear who is slow."),
+        (
+            "--profile",
+            "Profile all ranks for some seconds when the job gets slow, to name the code.",
+        ),
         ("--precheck", "Test compute and links of all ranks once, before the first step."),
     ):
         parser.add_argument(name, action="store_const", const=True, default=None, help=words)
+    parser.add_argument(
+        "--profile-every",
+        "--profile_every",
+        default=None,
+        metavar="STEPS",
+        help="Profile all ranks again and again, after so many steps.",
+    )
 
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
@@ -112,6 +123,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "kill_hung": args.kill_hung,
         "probe": args.probe,
         "precheck": args.precheck,
+        "profile": args.profile,
+        "profile_every": args.profile_every,
     }
     args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)

@@ -13,12 +13,14 @@ import msgspec
 
 from holdfast.detect.counters import Sample
 from holdfast.detect.links import LinkSnapshot
+from holdfast.diagnose.reduce import Known
+from holdfast.guard.profileshere import NodeProfile, ProfilesHere
 from holdfast.guard.questions import Questions
 from holdfast.guard.rings import Rings
 from holdfast.guard.sampler import Sampler
 from holdfast.job.channels import read_channels
 from holdfast.job.linkpage import LinkPageReader
-from holdfast.telemetry import Ask, Channel, InCall, Lines, Step
+from holdfast.telemetry import Ask, Channel, InCall, Lines, ProfileOrder, Step
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +38,19 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """Groups and peers of each rank."""
     answers: list[Lines] = []
     """To what was asked last."""
+    profile: NodeProfile | None = None
+    """What came of an order, once."""
+    functions: dict[int, Known] = {}
+    """What those functions are that somebody asked for."""
 
 
 class Gatherer:
     """Makes the batches of this node, and passes on questions to its workers."""
 
-    def __init__(self, folder: Path, rings: Rings, *, node: int, host: str) -> None:
+    def __init__(
+        self, folder: Path, rings: Rings, *, node: int, host: str, profiles: Path | None = None
+    ) -> None:
+        """Read what lies beside the rings; ``profiles`` is where this node keeps profiles, if anywhere."""
         self._folder = folder
         self._rings = rings
         self._node = node
@@ -51,9 +60,12 @@ class Gatherer:
         self._channels: dict[Path, tuple[int, int, list[Channel]]] = {}
         """With the time of the file and the rank."""
         self._questions = Questions(folder)
+        self._profiles = ProfilesHere(folder, lambda: rings.pids, profiles or folder / "profiles")
+        self._functions: dict[int, Known] = {}
 
     def gather(self, steps: Sequence[Step]) -> Batch:
         """Return what is known now, with the steps that have just been read."""
+        functions, self._functions = self._functions, {}
         return Batch(
             node=self._node,
             host=self._host,
@@ -63,11 +75,21 @@ class Gatherer:
             links=self._read_links(),
             channels=self._read_channels(),
             answers=self._questions.answers(),
+            profile=self._profiles.look(),
+            functions=functions,
         )
 
     def ask(self, ask: Ask) -> None:
         """Put a question to the workers of this node; its answers come with later batches."""
         self._questions.ask(ask)
+
+    def profile(self, order: ProfileOrder) -> None:
+        """Have the workers of this node profiled; what comes of it comes with a later batch."""
+        self._profiles.order(order)
+
+    def name_functions(self, numbers: list[int]) -> None:
+        """Say with the next batch what some functions of the last profile are."""
+        self._functions |= self._profiles.functions(numbers)
 
     def _read_channels(self) -> dict[int, list[Channel]]:
         for path in self._folder.glob("channels_*.json"):

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from holdfast.guard.batches import Batch
-from holdfast.guard.frames import Heard, Question, encode
+from holdfast.guard.frames import Heard, NameFunctions, Profile, Question, encode
 from holdfast.guard.packing import Unpacker
 from holdfast.guard.peers import BROKEN, Peer
 from holdfast.guard.sockets import notice_loss
-from holdfast.telemetry import Ask
+from holdfast.telemetry import Ask, ProfileOrder
 
 _BEAT_S = 2.0
 """How often the nodes hear that somebody is at work."""
@@ -104,6 +104,21 @@ class Collector:
             mine = narrow(ask, peer.ranks)
             if mine.ranks:
                 peer.put(encode(Question(ask=mine, dump_bytes=budget if ask.dumps is not None else 0)))
+        self._ring()
+
+    def profile(self, order: ProfileOrder) -> None:
+        """Have the ranks of all nodes profiled."""
+        for peer in self._members():
+            mine = [rank for rank in order.ranks if rank in peer.ranks]
+            if mine:
+                peer.put(encode(Profile(order=msgspec.structs.replace(order, ranks=mine))))
+        self._ring()
+
+    def name_functions(self, node: int, numbers: list[int]) -> None:
+        """Ask a node what some functions are."""
+        for peer in self._members():
+            if peer.node == node:
+                peer.put(encode(NameFunctions(numbers=numbers)))
         self._ring()
 
     def close(self) -> None:

@@ -14,12 +14,13 @@ from typing import Protocol
 from holdfast.guard.batches import Batch, Gatherer
 from holdfast.guard.collecting import Collector, narrow
 from holdfast.guard.dumps import DumpsHere, store_dumps
-from holdfast.guard.frames import Question
+from holdfast.guard.frames import NameFunctions, Profile, Question, Request
+from holdfast.guard.jobprofile import Errands
 from holdfast.guard.judging import Bench, Judge
 from holdfast.guard.reporting import Reporting
 from holdfast.guard.shipping import Shipper
 from holdfast.guard.trimming import Trimmer
-from holdfast.telemetry import Ask
+from holdfast.telemetry import Ask, ProfileOrder
 
 
 class Duty(Protocol):
@@ -50,7 +51,7 @@ class Alone:
     poll_s = 1.0
 
     def __init__(self, gatherer: Gatherer, bench: Bench) -> None:
-        self._judge = Judge(bench, gatherer.ask)
+        self._judge = Judge(bench, gatherer.ask, errands_here(gatherer))
 
     def take(self, batch: Batch, now_s: float, *, has_watchdog: bool) -> None:
         """Judge them."""
@@ -74,12 +75,13 @@ class Controlling:
             on_dumps=lambda dumps: store_dumps(bench.dumps, dumps),
         )
         self._gatherer = gatherer
-        self._judge = Judge(bench, self._ask)
+        self._judge = Judge(bench, self._ask, Errands(order=self._profile, functions=self._name_functions))
+        self._node = 0
         self._ranks: list[int] = []
 
     def take(self, batch: Batch, now_s: float, *, has_watchdog: bool) -> None:
         """Judge them."""
-        self._ranks = list(batch.calls)
+        self._ranks, self._node = list(batch.calls), batch.node
         self._judge.judge([batch, *self.collector.take()], now_s, has_watchdog=has_watchdog)
 
     def poll(self) -> None:
@@ -88,6 +90,16 @@ class Controlling:
     def _ask(self, ask: Ask) -> None:
         self._gatherer.ask(narrow(ask, self._ranks))
         self.collector.ask(ask)
+
+    def _profile(self, order: ProfileOrder) -> None:
+        self._gatherer.profile(order)
+        self.collector.profile(order)
+
+    def _name_functions(self, node: int, numbers: list[int]) -> None:
+        if node == self._node:
+            self._gatherer.name_functions(numbers)
+        else:
+            self.collector.name_functions(node, numbers)
 
 
 class Reports:
@@ -117,15 +129,26 @@ class Reports:
         if self.shipper.is_led(now_s):
             self._judge = None
             return
-        self._judge = self._judge or Judge(self._bench, self._gatherer.ask)
+        self._judge = self._judge or Judge(self._bench, self._gatherer.ask, errands_here(self._gatherer))
         self._judge.judge([batch], now_s, has_watchdog=has_watchdog)
 
     def poll(self) -> None:
         """Pass on questions to the ranks of this node."""
         self.shipper.poll()
 
-    def _pass_on(self, question: Question) -> None:
-        self._gatherer.ask(self._dumps.localise(question))
+    def _pass_on(self, request: Request) -> None:
+        match request:
+            case Question():
+                self._gatherer.ask(self._dumps.localise(request))
+            case Profile():
+                self._gatherer.profile(request.order)
+            case NameFunctions():
+                self._gatherer.name_functions(request.numbers)
+
+
+def errands_here(gatherer: Gatherer) -> Errands:
+    """Return how to reach the one node that there is."""
+    return Errands(order=gatherer.profile, functions=lambda node, numbers: gatherer.name_functions(numbers))
 
 
 def expect_many_nodes() -> None:

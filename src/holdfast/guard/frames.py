@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.guard.batches import Batch
 from holdfast.guard.packing import PackedChannel, pack
-from holdfast.telemetry import Ask
+from holdfast.telemetry import Ask, ProfileOrder
 
 HEADER_BYTES = 4
 LIMIT_BYTES = 64 << 20
@@ -55,8 +55,21 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, tag="question"):
     """How much this node may send of the dumps, all ranks together."""
 
 
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag="profile"):
+    """The ranks of one node are to be profiled."""
+
+    order: ProfileOrder
+
+
+class NameFunctions(msgspec.Struct, frozen=True, kw_only=True, tag="name_functions"):
+    """A node is to say what some functions are that its ranks' patterns have."""
+
+    numbers: list[int]
+
+
 FromGuard = Hello | Report
-FromController = Heard | Question
+Request = Question | Profile | NameFunctions
+FromController = Heard | Request
 Frame = TypeVar("Frame")
 
 from_guard: msgspec.msgpack.Decoder[FromGuard] = msgspec.msgpack.Decoder(FromGuard)

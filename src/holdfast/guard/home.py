@@ -39,8 +39,14 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ranks may be stopped for a moment, to test their compute and links."""
     precheck: bool = False
     """Whether they are tested before the first step."""
+    profile: bool = False
+    """Whether all ranks are profiled when the job gets slow."""
+    profile_every: int = 0
+    """Steps between two profiles of all ranks; 0: only when somebody asks."""
 
     def __post_init__(self) -> None:
+        if self.profile_every < 0:
+            raise ValueError(f"profile_every is {self.profile_every}, expected 0 or more steps")
         if not 0 <= self.stop_grace_s <= 3600:
             raise ValueError(f"stop_grace_s is {self.stop_grace_s}, expected 0 to 3600")
 
@@ -83,6 +89,12 @@ class Home:
             flags=[
                 *([] if plan.settings.kill_hung else ["--no-kill-hung"]),
                 *(["--probe"] if plan.settings.probe else []),
+                *(["--profile"] if plan.settings.profile else []),
+                *(
+                    ["--profile-every", str(plan.settings.profile_every)]
+                    if plan.settings.profile_every
+                    else []
+                ),
             ],
         )
         if node == 0:

@@ -26,6 +26,7 @@ from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
 from holdfast.findings import Suspect
 from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
+from holdfast.guard.jobprofile import Progress
 from holdfast.guard.probing import Precheck, Probing, wants_probe
 from holdfast.guard.say import Say
 from holdfast.telemetry import Ask, Channel
@@ -65,7 +66,9 @@ class Inspector:
     def inspect(self, batches: Sequence[Batch], now_s: float) -> None:
         """Look at what has come in, and tell what is new."""
         for batch in batches:
-            kept = msgspec.structs.replace(batch, steps=[], answers=[], channels={})
+            kept = msgspec.structs.replace(
+                batch, steps=[], answers=[], channels={}, profile=None, functions={}
+            )
             self._remember(kept)
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
@@ -86,6 +89,19 @@ class Inspector:
         if uneven:
             self._tell(SuspectsNamed(since_step=0, suspects=uneven))
             self._say_suspects(uneven)
+
+    def progress(self) -> Progress | None:
+        """Return where the job is; None before it has made a few steps."""
+        step_s = self._lookout.recent_step_s()
+        if step_s is None:
+            return None
+        return Progress(
+            step=self._lookout.last_step,
+            step_s=step_s,
+            ranks=sorted(self._hosts),
+            hosts=self._hosts,
+            channels=self._channels,
+        )
 
     def _remember(self, batch: Batch) -> None:
         mine = self._batches.get(batch.node)

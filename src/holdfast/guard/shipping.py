@@ -20,8 +20,9 @@ from holdfast.guard.batches import Batch
 from holdfast.guard.frames import (
     Cutter,
     FromController,
+    Heard,
     Hello,
-    Question,
+    Request,
     encode,
     from_controller,
     make_report,
@@ -52,7 +53,7 @@ class Shipper:
     """One node's side of the connection; it is made again and again, for ever."""
 
     def __init__(
-        self, address: str, token: str, *, node: int, host: str, on_ask: Callable[[Question], None]
+        self, address: str, token: str, *, node: int, host: str, on_ask: Callable[[Request], None]
     ) -> None:
         """Report to ``host:port``; ``on_ask`` is called by ``poll``, in the thread of the caller."""
         self.dropped = 0
@@ -67,7 +68,7 @@ class Shipper:
         self._hello = encode(Hello(token=token, node=node, host=host))
         self._on_ask = on_ask
         self._parcels: deque[_Parcel] = deque()
-        self._questions: deque[Question] = deque(maxlen=_ASKED)
+        self._questions: deque[Request] = deque(maxlen=_ASKED)
         self._is_closing = False
         self._bell, self._ear = socket.socketpair()
         for each in (self._bell, self._ear):
@@ -154,7 +155,7 @@ class Shipper:
     def _hear(self, messages: list[FromController]) -> None:
         for message in messages:
             self.heard_s = time.monotonic()
-            if isinstance(message, Question):
+            if not isinstance(message, Heard):
                 self._questions.append(message)
 
     def _wait(self, pause_s: float) -> None:

@@ -38,6 +38,7 @@ from holdfast.guard.duties import make_duty
 from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.judging import Bench
 from holdfast.guard.probing import Precheck, Probing
+from holdfast.guard.profiling import ProfileHabits
 from holdfast.guard.reporting import add_flags, read_flags
 from holdfast.guard.rings import Rings
 from holdfast.guard.say import Say
@@ -71,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--attached", action="store_true", help="the parent is a worker, not a launcher")
     parser.add_argument("--no-kill-hung", action="store_true", help="only note that a worker hangs")
     parser.add_argument("--probe", action="store_true", help="ranks may be stopped to be tested")
+    parser.add_argument("--profile", action="store_true", help="profile all ranks when the job gets slow")
+    parser.add_argument("--profile-every", type=int, default=0, help="profile all ranks every so many steps")
     add_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
@@ -114,13 +117,17 @@ class _Guard:
             workers=lambda: running_workers(self._records()),
             kills=not args.no_kill_hung,
         )
-        self._gatherer = Gatherer(args.rings, self._rings, node=args.node, host=socket.gethostname())
+        profiles = self._run_dir / "profiles"
+        self._gatherer = Gatherer(
+            args.rings, self._rings, node=args.node, host=socket.gethostname(), profiles=profiles
+        )
         bench = Bench(
             dumps=self._run_dir / "flight_recorder",
             tell=self._log.append,
             say=self._say,
             probing=Probing(args.rings) if args.probe else None,
             precheck=Precheck(args.rings),
+            profiles=ProfileHabits(folder=profiles, when_slow=args.profile, every_steps=args.profile_every),
         )
         self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
 

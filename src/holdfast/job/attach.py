@@ -16,6 +16,7 @@ from holdfast.job.on_import import on_import
 from holdfast.job.orders import OrderReader
 from holdfast.job.place import Place, find_place, rings_folder
 from holdfast.job.precheck import install_precheck, read_precheck
+from holdfast.job.profiling import Profiling
 
 RINGS_ENV = "HOLDFAST_RINGS"
 """Folder of the node's rings; set by whoever started the guard."""
@@ -37,7 +38,10 @@ def attach(rings: Path, *, rank: int) -> Observer | None:
             return None
         observer.install()
         _listen_for_orders(observer, rings, rank)
-        Attendant(rings, rank=rank, thread=threading.get_ident()).start()
+        profiling = Profiling(rings, rank=rank)
+        on_import("torch.autograd.profiler", profiling.install)
+        observer.listeners.append(profiling.end_step)
+        Attendant(rings, rank=rank, thread=threading.get_ident(), on_profile=profiling.take).start()
         os.environ[ATTACHED_ENV] = str(os.getpid())
         _attached = observer
     return _attached

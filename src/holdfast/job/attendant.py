@@ -12,13 +12,15 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import msgspec
 
 from holdfast.job.files import replace_file
-from holdfast.telemetry import Ask, Lines, LineSeen
+from holdfast.job.profiling import profile_path
+from holdfast.telemetry import Ask, Lines, LineSeen, ProfileOrder
 
 LOOK_EVERY_S = 0.5
 SAMPLE_EVERY_S = 0.005
@@ -45,13 +47,22 @@ def answer_path(folder: Path, ask: str, rank: int) -> Path:
 class Attendant:
     """Waits for questions in a thread of its own, for as long as the process lives."""
 
-    def __init__(self, folder: Path, *, rank: int, thread: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rank: int,
+        thread: int,
+        on_profile: Callable[[ProfileOrder], None] = lambda order: None,
+    ) -> None:
+        """Answer for ``thread``, the one that trains; pass on orders to profile it."""
         self.errors = 0
         self._folder = folder
         self._rank = rank
         self._thread = thread
-        """The one that trains."""
-        self._seen: tuple[int, int] | None = _version(ask_path(folder))
+        self._on_profile = on_profile
+        self._asks = _Letters(ask_path(folder))
+        self._orders = _Letters(profile_path(folder))
 
     def start(self) -> None:
         """Begin to wait."""
@@ -60,17 +71,22 @@ class Attendant:
     def _attend(self) -> None:
         while self._folder.exists():
             time.sleep(LOOK_EVERY_S)
-            try:
-                self._look()
-            except Exception:  # Nothing that goes wrong here is the training's business.
-                self.errors += 1
+            for look in (self._look_for_order, self._look):
+                try:
+                    look()
+                except Exception:  # Nothing that goes wrong here is the training's business.
+                    self.errors += 1
+
+    def _look_for_order(self) -> None:
+        letter = self._orders.new()
+        if letter is not None:
+            self._on_profile(msgspec.json.decode(letter, type=ProfileOrder))
 
     def _look(self) -> None:
-        version = _version(ask_path(self._folder))
-        if version is None or version == self._seen:
+        letter = self._asks.new()
+        if letter is None:
             return
-        self._seen = version
-        ask = msgspec.json.decode(ask_path(self._folder).read_bytes(), type=Ask)
+        ask = msgspec.json.decode(letter, type=Ask)
         if self._rank in ask.ranks:
             lines = watch_lines(self._thread, rank=self._rank, ask=ask)
             if ask.dumps is not None:
@@ -90,6 +106,22 @@ def _dump(path: Path) -> None:
     recorder = sys.modules.get("torch._C._distributed_c10d")
     if recorder is not None and os.environ.get("TORCH_FR_BUFFER_SIZE", "0") != "0":
         replace_file(path, recorder._dump_fr_trace_json(includeCollectives=True, onlyActive=False))
+
+
+class _Letters:
+    """A file that a guard replaces now and then; what lay there before us is not for us."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = _version(path)
+
+    def new(self) -> bytes | None:
+        """Return what has come since the last look."""
+        version = _version(self._path)
+        if version is None or version == self._seen:
+            return None
+        self._seen = version
+        return self._path.read_bytes()
 
 
 def _version(path: Path) -> tuple[int, int] | None:

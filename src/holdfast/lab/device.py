@@ -8,9 +8,15 @@ so that the overshoot of sleeping does not add up.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from holdfast.job.attach import RINGS_ENV
+from holdfast.job.files import replace_file
 
 LABEL = "emulated accelerator"
 SLACK_S = 0.002
@@ -45,30 +51,86 @@ class Pacer:
             self._sleep(-late_s)
 
 
+class OpMark:
+    """Shows an emulated op in traces of torch's profiler, as one of a device's."""
+
+    def __init__(self) -> None:
+        self._open: Any = None
+
+    def begin(self, name: str) -> None:
+        """Begin an op; one that was broken off is over now."""
+        from torch._C._profiler import _RecordFunctionFast
+
+        self.end()
+        self._open = _RecordFunctionFast(name)
+        self._open.__enter__()
+
+    def end(self) -> None:
+        """End it."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+            self._open = None
+
+
 class Device:
-    """One emulated accelerator; ``slowdown`` may be set at any time and holds from the next op's end on."""
+    """One emulated accelerator; ``slowdown`` may be set at any time and holds from the next op's end on.
+
+    Its ops show in traces of torch's profiler, and its clock is told to the guard, as those of a real one.
+    """
 
     def __init__(self, op_s: float = 0.0, pacer: Pacer | None = None) -> None:
         self.op_s = op_s
         """How long forward of a module lasts; 0 as long as no job uses the device."""
-        self.slowdown = 1.0
+        self._slowdown = 1.0
         self._pacer = pacer or Pacer()
+        self._mark = OpMark()
+
+    @property
+    def slowdown(self) -> float:
+        """How many times longer an op lasts."""
+        return self._slowdown
+
+    @slowdown.setter
+    def slowdown(self, factor: float) -> None:
+        if factor != self._slowdown:
+            self._slowdown = factor
+            _tell_clock(1 / factor)
 
     def attach(self, module: Any) -> None:
         """Make forward of the module last ``op_s`` and backward twice that, as they do on hardware."""
-        module.register_forward_pre_hook(self._begin)
+        _tell_clock(1 / self._slowdown)
+        module.register_forward_pre_hook(self._begin_forward)
         module.register_forward_hook(self._finish_forward)
-        module.register_full_backward_pre_hook(self._begin)
+        module.register_full_backward_pre_hook(self._begin_backward)
         module.register_full_backward_hook(self._finish_backward)
 
-    def _begin(self, module: Any, inputs: Any) -> None:
-        self._pacer.begin()
+    def _begin_forward(self, module: Any, inputs: Any) -> None:
+        self._begin("emulated::forward")
+
+    def _begin_backward(self, module: Any, grad_output: Any) -> None:
+        self._begin("emulated::backward")
 
     def _finish_forward(self, module: Any, inputs: Any, output: Any) -> None:
-        self._pacer.finish(self.op_s * self.slowdown)
+        self._finish(self.op_s)
 
     def _finish_backward(self, module: Any, grad_input: Any, grad_output: Any) -> None:
-        self._pacer.finish(2 * self.op_s * self.slowdown)
+        self._finish(2 * self.op_s)
+
+    def _begin(self, name: str) -> None:
+        self._mark.begin(name)
+        self._pacer.begin()
+
+    def _finish(self, duration_s: float) -> None:
+        self._pacer.finish(duration_s * self._slowdown)
+        self._mark.end()
+
+
+def _tell_clock(share: float) -> None:
+    """Write down how fast the device runs, where a guard looks for it while it profiles."""
+    rings, rank = os.environ.get(RINGS_ENV), os.environ.get("RANK")
+    if rings and rank:
+        with contextlib.suppress(OSError):
+            replace_file(Path(rings) / f"device_{rank}", f"{share:.4f}".encode())
 
 
 _current = Device()

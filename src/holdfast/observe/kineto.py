@@ -32,6 +32,9 @@ Kind = Literal["compute", "memory", "collective", "python"]
 KINDS: tuple[Kind, ...] = ("compute", "memory", "collective", "python")
 """In the order of what keeps a device busy: what is further left hides what is further right."""
 _PYTHON = KINDS.index("python")
+_NOBODY = -1
+"""Number of a call that has none: a garbage collection has no caller, and calls nobody."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SKIPPED = -1
 _MARK = -2
 
@@ -72,6 +75,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     start_us: Floats
     end_us: Floats
     marks: list[Mark]
+    base_ns: int
+    """What times count from, on the clock of the host; 0: not told."""
     events: int
     """In the file, whatever they are."""
     broken: int
@@ -108,6 +113,7 @@ class _Distributed(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     distributed: _Distributed | None = msgspec.field(default=None, name="distributedInfo")
+    base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
 
 
 _DECODER = msgspec.json.Decoder(list[_Event])
@@ -277,9 +283,12 @@ class _Columns:
             self._start.append(start)
             self._end.append(start + lasted)
             args = event.args
-            is_python = kind == _PYTHON and args is not None
-            self._python.append(args.python_id or 0 if is_python and args else 0)
-            self._parent.append(args.parent_id or 0 if is_python and args else 0)
+            if kind != _PYTHON or args is None:
+                self._python.append(_NOBODY)
+                self._parent.append(_NOBODY)
+                continue
+            self._python.append(_NOBODY if args.python_id is None else args.python_id)
+            self._parent.append(_NOBODY if args.parent_id is None else args.parent_id)
 
     def trace(self, head: _Head) -> Trace:
         """Return all of it."""
@@ -296,29 +305,40 @@ class _Columns:
             start_us=np.array(self._start),
             end_us=np.array(self._end),
             marks=self._marks,
+            base_ns=head.base_ns,
             events=self.count,
             broken=self._broken,
         )
 
     def _functions(self) -> tuple[list[Function], Ints, Ints]:
         """Return the functions, a Python one for every way to it, and each event's own and its caller."""
-        names = list(self._names)
+        # Where an object lies differs from worker to worker; what is called on it does not.
+        names, numbers = _bare(list(self._names))
         found: dict[tuple[int, int, int], int] = {}
         function, caller = np.empty(len(self._name), np.int64), np.full(len(self._name), -1)
         is_python = np.array(self._kind, np.int8) == _PYTHON
         for place in np.flatnonzero(~is_python).tolist():
-            key = (self._kind[place], self._name[place], -1)
+            key = (self._kind[place], numbers[self._name[place]], -1)
             function[place] = found.setdefault(key, len(found))
         # Calls are numbered as they begin: whoever calls has a lower number than whom it calls.
         events: dict[int, int] = {}
         calls = np.flatnonzero(is_python)
         for place in calls[np.argsort(np.array(self._python, np.int64)[calls], kind="stable")].tolist():
-            above = events.get(self._parent[place], -1)
-            key = (_PYTHON, self._name[place], -1 if above < 0 else int(function[above]))
+            above = events.get(self._parent[place], -1) if self._parent[place] != _NOBODY else -1
+            key = (_PYTHON, numbers[self._name[place]], -1 if above < 0 else int(function[above]))
             function[place] = found.setdefault(key, len(found))
-            caller[place], events[self._python[place]] = above, place
+            caller[place] = above
+            if self._python[place] != _NOBODY:
+                events[self._python[place]] = place
         functions = [Function(name=names[name], kind=KINDS[kind], caller=by) for kind, name, by in found]
         return functions, function, caller
+
+
+def _bare(names: list[str]) -> tuple[list[str], list[int]]:
+    """Return names without addresses, each once, and which of them each name has become."""
+    found: dict[str, int] = {}
+    numbers = [found.setdefault(_ADDRESS.sub("", name), len(found)) for name in names]
+    return list(found), numbers
 
 
 def _kind_of(category: str, name: str) -> int:

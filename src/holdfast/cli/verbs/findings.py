@@ -9,6 +9,12 @@ import typer
 
 from holdfast.cli.app import Json, app, need_stdout
 
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as one .html file.")]
+Bundle = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write suspects, code and host facts as one .md file."),
+]
+
 
 @app.command()
 def detect(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
@@ -64,12 +70,13 @@ def detect(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
 
 
 @app.command()
-def diagnose(
+def diagnose(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     files: Annotated[
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Traces of torch's profiler or Flight Recorder dumps, one per rank; a table of operations.",
+            help="Traces of torch's profiler or Flight Recorder dumps, one per rank; a table of operations; "
+            "a run that was profiled.",
         ),
     ],
     what_if: Annotated[
@@ -81,11 +88,15 @@ def diagnose(
     rule: Annotated[
         str, typer.Option(metavar="NAME", help="For profiles: roles, or published as EROICA's paper has it.")
     ] = "roles",
+    html: Html = None,
+    bundle: Bundle = None,
     as_json: Json = False,
 ) -> None:
     """Find out who is to blame, from what all ranks of a job left behind.
 
-    Example: holdfast diagnose traces/
+    Example: holdfast diagnose traces/ --html report.html
+
+    Example: holdfast diagnose holdfast_runs/20261115-194012-4f1c --bundle case.md
 
     Example: holdfast diagnose dumps/
 
@@ -94,6 +105,31 @@ def diagnose(
     Example: holdfast diagnose trace.parquet --what-if fix=rank:5
     """
     from holdfast.cli import diagnosis
+    from holdfast.cli.profiles import Wanted
 
     need_stdout()
-    diagnosis.diagnose(files, what_if, rule, as_json=as_json)
+    wanted = Wanted(rule=rule, as_json=as_json, html=html, bundle=bundle)
+    diagnosis.diagnose(files, what_if, wanted)
+
+
+@app.command()
+def profile(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory of a job that runs.")],
+    steps: Annotated[
+        str | None, typer.Option(metavar="N", help="How many. Default: as many as take five seconds.")
+    ] = None,
+    html: Html = None,
+    bundle: Bundle = None,
+    as_json: Json = False,
+) -> None:
+    """Profile all ranks of a running job over the same steps, and say who holds it up.
+
+    Training stands still for a moment at the last of these steps; for how long is said.
+
+    Example: holdfast profile holdfast_runs/20261115-194012-4f1c --html report.html
+    """
+    from holdfast.cli import profiling
+    from holdfast.cli.profiles import Wanted
+
+    need_stdout()
+    profiling.profile(run_dir, steps, Wanted(as_json=as_json, html=html, bundle=bundle))
