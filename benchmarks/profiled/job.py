@@ -46,15 +46,12 @@ class Wrong:
         return self.kind == kind and self.step >= self._at
 
     def make_garbage(self) -> None:
-        """Leave cycles behind, as careless code does: Python collects them when it thinks that it is time."""
+        """Make many objects, as careless code does: Python looks for cycles when it thinks it is time."""
         if self.is_on("gc"):
             if not self._old:  # What lives for long is what makes each collection long.
                 self._old = [[None] for _ in range(int(3_000_000 * self.amount))]
-            for _ in range(2_000):
-                pair: list[Any] = []
-                pair.append(pair)
-            if self.chance.random() < 0.25:
-                self._old = [each.copy() for each in self._old]
+            if self.chance.random() < 0.25:  # Each rank at its own time.
+                self._old = [[None] for _ in self._old]
 
 
 class Records(Dataset[Tensor]):
@@ -102,7 +99,8 @@ class Block(nn.Module):
         until_s = time.monotonic() + self._wrong.amount
         count = 0
         while time.monotonic() < until_s:
-            count += 1
+            for _ in range(20_000):
+                count += 1
 
 
 def main() -> None:

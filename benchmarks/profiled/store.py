@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import socket
 import socketserver
 import struct
@@ -30,11 +31,12 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while len(request := self.request.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
-            rank, record = REQUEST.unpack(request)
-            if rank in self.server.slow:
-                time.sleep(self.server.delay_s)
-            self.request.sendall(record.to_bytes(4, "little") * (RECORD_BYTES // 4))
+        with contextlib.suppress(ConnectionError):  # A job that was ended.
+            while len(request := self.request.recv(REQUEST.size, socket.MSG_WAITALL)) == REQUEST.size:
+                rank, record = REQUEST.unpack(request)
+                if rank in self.server.slow:
+                    time.sleep(self.server.delay_s)
+                self.request.sendall(record.to_bytes(4, "little") * (RECORD_BYTES // 4))
 
 
 class Client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.diagnose.blame import blame, cause_of
+from holdfast.diagnose.blame import Window, blame, cause_of
 from holdfast.diagnose.localise import Finding, What
 from holdfast.diagnose.reduce import Known
 from holdfast.findings import Cause
@@ -65,11 +65,12 @@ def test_other_kinds_have_the_cause_of_what_was_found(
 def test_a_suspect_has_its_price_and_its_victims() -> None:
     """All others wait for one that takes longer; of a network those that use theirs less; of all, nobody."""
     known = [Known(kind="python", stack=["load", "main"])]
-    (one,) = blame([finding()], known, [1, 2, 3], 10.0)
+    (one,) = blame([finding()], known, Window(ranks=[1, 2, 3], span_s=10.0))
     assert (one.ranks, one.victims, one.cost_s) == ([3], [1, 2], 2.0)
     assert one.slowdown == pytest.approx(1.25)
     assert any("called by main" in sentence for sentence in one.evidence)
-    (network,) = blame([finding("collective", "slower network", waiting=[2])], known, [1, 2, 3], 10.0)
+    window = Window(ranks=[1, 2, 3], span_s=10.0)
+    (network,) = blame([finding("collective", "slower network", waiting=[2])], known, window)
     assert network.victims == [2]
-    (common,) = blame([finding(what="common", ranks=[1, 2, 3])], known, [1, 2, 3], 10.0)
+    (common,) = blame([finding(what="common", ranks=[1, 2, 3])], known, window)
     assert common.victims == []

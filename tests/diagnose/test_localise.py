@@ -99,9 +99,18 @@ def test_the_limit_knows_heavy_tails_by_their_other_side() -> None:
 
 
 def test_a_scale_does_not_fall_below_what_can_be_measured() -> None:
-    """Values that are all the same make no giant of a tiny difference; roles of two say nothing."""
-    roles = Roles(np.array([0] * 10 + [1] * 2))
-    values = np.array([0.5] * 9 + [0.501] + [0.1, 0.9], np.float32)
+    """Values that are all the same make no giant of a tiny difference; who is alone differs from nobody."""
+    roles = Roles(np.array([0] * 10 + [1]))
+    values = np.array([0.5] * 9 + [0.501] + [0.9], np.float32)
     found = roles.residuals(values, Floors(0.002, 0.01))
     assert 0 < found.score[9] < 0.2
-    assert found.score[10:].tolist() == [0.0, 0.0]
+    assert found.score[10] == 0.0
+
+
+@pytest.mark.parametrize("bad_side", [1, -1])
+def test_half_of_a_few_may_have_the_same_fault(bad_side: int) -> None:
+    """What is usual is then what the better half does, on whichever side faults show."""
+    values = bad_side * np.array([0.1, 0.4, 0.1, 0.4], np.float32)
+    found = Roles(np.zeros(4, np.int64)).residuals(values, Floors(0.002, 0.01), bad_side=bad_side)
+    assert found.usual.tolist() == pytest.approx([bad_side * 0.1] * 4)
+    assert (bad_side * found.score > 8).tolist() == [False, True, False, True]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from holdfast.diagnose.localise import Finding
+import msgspec
+
+from holdfast.diagnose.localise import LESS_USE, Finding
 from holdfast.diagnose.reduce import Known
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Cause, Suspect
 
-_LESS_USE = 0.93
-"""Of what is usual, below which a resource is used less."""
 _SURE, _SUREST = 0.7, 0.99
 _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
@@ -35,14 +35,41 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
 _CALLERS = 12
 
 
-def blame(
-    findings: Sequence[Finding], known: Sequence[Known], ranks: Sequence[int], span_s: float
-) -> list[Suspect]:
-    """Return a suspect for each finding; ``known`` has the functions by row, ``span_s`` is the window."""
-    return [_suspect(finding, known[finding.row], ranks, span_s) for finding in findings]
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """What was profiled."""
+
+    ranks: Sequence[int]
+    span_s: float
+    has_device: bool = False
+    """Whether compute runs on devices that tell their clocks; else it is the processor's."""
 
 
-def _suspect(finding: Finding, function: Known, ranks: Sequence[int], span_s: float) -> Suspect:
+def blame(findings: Sequence[Finding], known: Sequence[Known], window: Window) -> list[Suspect]:
+    """Return a suspect for each finding; ``known`` has the functions by row.
+
+    A function that is called from several places is one suspect, with what it costs in all of them.
+    """
+    found: dict[tuple[str | None, Cause, tuple[int, ...]], Suspect] = {}
+    for finding in findings:
+        suspect = _suspect(finding, known[finding.row], window)
+        key = (suspect.function, suspect.cause, tuple(suspect.ranks))
+        found[key] = _join(found[key], suspect, window) if key in found else suspect
+    return list(found.values())
+
+
+def _join(first: Suspect, second: Suspect, window: Window) -> Suspect:
+    cost_s = (first.cost_s or 0.0) + (second.cost_s or 0.0)
+    return msgspec.structs.replace(
+        first, cost_s=cost_s, slowdown=_slowdown(cost_s / window.span_s if window.span_s > 0 else 0.0)
+    )
+
+
+def _slowdown(cost: float) -> float | None:
+    return 1 / (1 - cost) if cost < 1 else None
+
+
+def _suspect(finding: Finding, function: Known, window: Window) -> Suspect:
+    ranks = window.ranks
     guilty = set(finding.ranks)
     is_everybody = len(guilty) == len(ranks)
     victims = finding.waiting or [rank for rank in ranks if rank not in guilty]
@@ -50,24 +77,26 @@ def _suspect(finding: Finding, function: Known, ranks: Sequence[int], span_s: fl
         kind="function",
         ranks=finding.ranks,
         function=function.name,
-        cause=cause_of(finding, function),
-        slowdown=1 / (1 - finding.cost) if finding.cost < 1 else None,
-        cost_s=finding.cost * span_s,
+        cause=cause_of(finding, function, has_device=window.has_device),
+        slowdown=_slowdown(finding.cost),
+        cost_s=finding.cost * window.span_s,
         confidence=min(_SUREST, _SURE + 0.03 * finding.score),
         victims=[] if is_everybody or finding.what == "uneven" else victims,
         evidence=[_tell(finding), *_tell_stack(function)],
     )
 
 
-def cause_of(finding: Finding, function: Known) -> Cause:
+def cause_of(finding: Finding, function: Known, *, has_device: bool = True) -> Cause:
     """Return what a finding says about the cause."""
-    if finding.what == "slower network":
+    if finding.kind == "collective":
         return "link"
     if finding.what == "uneven":
         return "input_imbalance"
-    is_idle = finding.use is not None and finding.use < _LESS_USE
+    is_idle = finding.use is not None and finding.use < LESS_USE
     if finding.kind == "compute":
-        return "compute" if is_idle or finding.use is None else "input_imbalance"
+        if is_idle:  # A device that runs slowly, or a thread that is kept from running.
+            return "compute" if has_device else "cpu_contention"
+        return "compute" if finding.use is None else "input_imbalance"
     if finding.kind == "memory":
         return "host_memory"
     for cause, pattern in _WORDS:

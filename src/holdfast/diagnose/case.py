@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from holdfast.detect.links import LinkRate
+from holdfast.diagnose.links import find_slow_links
 from holdfast.diagnose.reduce import Known, WorkerPattern
 from holdfast.diagnose.verdict import Verdict, judge_profiles
 from holdfast.telemetry import Channel
@@ -36,14 +38,18 @@ def make_case(
     known: Mapping[int, Known],
     groups: Mapping[int, Sequence[Channel]],
     world_size: int | None = None,
-    hosts: Mapping[int, str] | None = None,
+    links: Sequence[LinkRate] = (),
 ) -> Case:
-    """Judge profiles; what else is known of them can be filled in."""
-    verdict = judge_profiles(workers, known, groups, world_size)
-    if hosts:
-        told = [
-            msgspec.structs.replace(each, hosts=sorted({hosts[rank] for rank in each.ranks if rank in hosts}))
-            for each in verdict.suspects
-        ]
-        verdict = msgspec.structs.replace(verdict, suspects=told)
-    return Case(verdict=verdict, workers=list(workers), known=known, groups=groups, hosts=hosts or {})
+    """Judge profiles; ``links`` are the rates of connections meanwhile."""
+    verdict = judge_profiles(workers, known, groups, world_size, find_slow_links(links, None))
+    return Case(verdict=verdict, workers=list(workers), known=known, groups=groups)
+
+
+def with_hosts(case: Case, hosts: Mapping[int, str]) -> Case:
+    """Say where suspects are."""
+    told = [
+        msgspec.structs.replace(each, hosts=sorted({hosts[rank] for rank in each.ranks if rank in hosts}))
+        for each in case.verdict.suspects
+    ]
+    verdict = msgspec.structs.replace(case.verdict, suspects=told)
+    return msgspec.structs.replace(case, verdict=verdict, hosts=hosts)

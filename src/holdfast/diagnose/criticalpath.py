@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.observe.kineto import KINDS, Floats, Ints, Trace
+from holdfast.observe.kineto import KINDS, Floats, Function, Ints, Trace
 
-_PYTHON = KINDS.index("python")
+_PYTHON = len(KINDS)
+"""Place of Python in the order; one before it is that of its garbage collector."""
+COLLECTOR = "Python GC"
 _SPAWNED = "threading.py("
 """In the name of the function that every such thread begins with."""
 Mask = npt.NDArray[np.bool_]
@@ -43,15 +45,22 @@ class Union:
 
 def own_us(trace: Trace) -> Floats:
     """Return for each event how long it is on the critical path."""
-    kinds = np.array([KINDS.index(function.kind) for function in trace.functions], np.int64)
+    kinds = np.array([_order(function) for function in trace.functions], np.int64)
     kind = kinds[trace.function] if len(trace.function) else np.zeros(0, np.int64)
     own = np.zeros(len(kind))
-    for number in range(len(KINDS)):
+    for number in range(_PYTHON + 1):
         higher = Union(trace.start_us[kind < number], trace.end_us[kind < number])
         mine = np.flatnonzero(kind == number)
         starts, ends = trace.start_us[mine], trace.end_us[mine]
         own[mine] = ends - starts - (higher.covered(ends) - higher.covered(starts))
     return np.maximum(0.0, _innermost(trace, own, kind))
+
+
+def _order(function: Function) -> int:
+    """Return the place of a function: before Python comes its garbage collector, which stops all of it."""
+    if function.kind != "python":
+        return KINDS.index(function.kind)
+    return _PYTHON - 1 if function.name == COLLECTOR else _PYTHON
 
 
 def _innermost(trace: Trace, free_us: Floats, kind: Ints) -> Floats:

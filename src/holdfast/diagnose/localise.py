@@ -25,6 +25,8 @@ MARGIN = 0.05
 """Of what is usual, that a share has to be off."""
 LEAST_USE = 0.05
 """Of a resource, that its use has to be off."""
+LESS_USE = 0.93
+"""Of what is usual, below which a resource is used less."""
 EXPECTED: dict[Kind, float] = {"python": 0.05, "memory": 0.10, "collective": 0.60, "compute": 1.0}
 """What all workers together may spend on a function of each kind."""
 UNEVEN = 0.06
@@ -38,6 +40,8 @@ _FITFUL = 2.0
 _STEADY = 0.4
 """Of that score: who is below it does not wait."""
 
+_SPREAD_OUT = 4
+"""Workers of a role, below which nobody can say that they are spread and not one of them off."""
 _AGREES = 3.0
 """Score of each of two signs, from which on they say the same."""
 
@@ -71,14 +75,17 @@ def localise(patterns: Patterns, roles: Ints | None = None) -> list[Finding]:
     """Return what is abnormal, the dearest first; without roles all workers are of one."""
     workers = len(patterns.ranks)
     same = Roles(np.zeros(workers, np.int64) if roles is None else roles)
-    uneven = list(_uneven(patterns, same))
-    found = [
-        *uneven,
-        *_own(patterns, same, kinds=("memory", "python") if uneven else _OWN),
-        *_networks(patterns, same),
-        *_common(patterns, same),
-    ]
+    own, uneven = list(_own(patterns, same, _OWN)), list(_uneven(patterns, same))
+    if any(_is_slow_compute(finding) for finding in own):
+        uneven = []
+    if uneven:  # Then who computes longest has only got the most to do.
+        own = [finding for finding in own if finding.kind != "compute"]
+    found = [*uneven, *own, *_networks(patterns, same), *_common(patterns, same)]
     return sorted(found, key=lambda finding: -finding.cost)
+
+
+def _is_slow_compute(finding: Finding) -> bool:
+    return finding.kind == "compute" and finding.use is not None and finding.use < LESS_USE
 
 
 # --- what workers do themselves -----------------------------------------------------------------
@@ -115,7 +122,7 @@ def _longer(residuals: Residuals, least: float) -> Mask:
 def _slower(patterns: Patterns, rows: Sequence[int], roles: Roles) -> Mask:
     """Say who computes longer and gets less out of its device meanwhile: two signs that agree."""
     longer = roles.residuals(patterns.beta[rows].sum(axis=0, dtype=np.float32), _BETA)
-    use = roles.residuals(_mean_use(patterns, rows), _USE)
+    use = roles.residuals(_mean_use(patterns, rows), _USE, bad_side=-1)
     both = Residuals(longer.usual, longer.off, (longer.score - use.score) / np.sqrt(np.float32(2)))
     return _longer(both, limit([both.score])) & (use.score < -_AGREES) & (longer.score > _AGREES)
 
@@ -156,7 +163,7 @@ def _by_function(
 
 def _use(patterns: Patterns, row: int, who: Ints, roles: Roles) -> float | None:
     """Return how much of a resource some use, over what is usual."""
-    usual = roles.residuals(patterns.mu[row], _USE).usual[who]
+    usual = roles.residuals(patterns.mu[row], _USE, bad_side=-1).usual[who]
     middle = float(np.median(usual))
     return float(np.median(patterns.mu[row, who])) / middle if middle > 0 else None
 
@@ -167,7 +174,7 @@ def _use(patterns: Patterns, row: int, who: Ints, roles: Roles) -> float | None:
 def _networks(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
     """Yield workers whose network is slow: used less than by others, and steadily."""
     rows = [row for row, kind in enumerate(patterns.kinds) if kind == "collective"]
-    uses = {row: roles.residuals(patterns.mu[row], _USE) for row in rows}
+    uses = {row: roles.residuals(patterns.mu[row], _USE, bad_side=-1) for row in rows}
     least = limit([use.score for use in uses.values()], bad_side=-1)
     for row, use in uses.items():
         beta = roles.residuals(patterns.beta[row], _BETA)
@@ -203,16 +210,16 @@ def _is_steady(spread: Values) -> Mask:
 
 
 def _common(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
-    """Yield functions that all workers of a role spend more on than they should."""
-    for row, kind in enumerate(patterns.kinds):
-        above = [
-            (part, middle) for part, middle, _ in roles.spreads(patterns.beta[row]) if middle > EXPECTED[kind]
-        ]
+    """Yield functions that all workers of a role spend more on than they should, whoever calls them."""
+    for (name, kind), rows in _by_name(patterns).items():
+        row = max(rows, key=lambda each: float(patterns.beta[each].sum()))
+        together = patterns.beta[rows].sum(axis=0, dtype=np.float32)
+        above = [(part, most) for part, most in roles.least(together) if most > EXPECTED[kind]]
         if above:
             most = max(middle for _, middle in above)
             yield Finding(
                 row=row,
-                function=patterns.names[row],
+                function=name,
                 kind=kind,
                 what="common",
                 ranks=np.sort(patterns.ranks[np.concatenate([part for part, _ in above])]).tolist(),
@@ -221,6 +228,13 @@ def _common(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
                 taken=most,
                 score=most / EXPECTED[kind],
             )
+
+
+def _by_name(patterns: Patterns) -> dict[tuple[str, Kind], list[int]]:
+    found: dict[tuple[str, Kind], list[int]] = {}
+    for row, key in enumerate(zip(patterns.names, patterns.kinds, strict=True)):
+        found.setdefault(key, []).append(row)
+    return found
 
 
 def _uneven(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
@@ -232,7 +246,7 @@ def _uneven(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
     speeds = roles.spreads(_mean_use(patterns, rows))
     row = rows[int(patterns.beta[rows].mean(axis=1).argmax())]
     for (part, middle, spread), (_, usual, wobble) in zip(roles.spreads(together), speeds, strict=True):
-        if middle < LEAST or spread < UNEVEN * middle:
+        if len(part) < _SPREAD_OUT or middle < LEAST or spread < UNEVEN * middle:
             continue
         if usual > 0 and wobble / usual > spread / middle / 3:
             continue

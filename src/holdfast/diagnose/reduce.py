@@ -58,6 +58,8 @@ class WorkerPattern(msgspec.Struct, frozen=True, kw_only=True):
     """Three times two bytes for each: beta, mu and sigma as parts of 65,535."""
     network_bytes_s: float = 1.0
     """What a whole share of the network is; it differs from node to node."""
+    has_device: bool = False
+    """Whether a device tells how fast it runs; else the use of compute is that of the processor."""
 
 
 def reduce_trace(
@@ -85,6 +87,7 @@ def reduce_trace(
         numbers=np.array(list(known), np.uint64).tobytes(),
         shares=shares.round().astype(np.uint16).tobytes(),
         network_bytes_s=network_bytes_s,
+        has_device="device" in samples,
     )
     return pattern, known
 

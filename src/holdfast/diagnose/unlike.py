@@ -21,8 +21,10 @@ _BEYOND = 2.0
 """What one alone has to reach, and how many times what chance has done: few values have short tails."""
 _LEAST_SCORE = 4.0
 _UNSURE = 10.0
-_FEW = 3
+_FEW = 2
 """Workers of a role, below which nobody can say what is usual."""
+_MANY = 8
+"""From which on the median does."""
 
 Values = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -54,21 +56,24 @@ class Roles:
         firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1)) if len(roles) else np.zeros(0, int)
         self._parts = np.split(self._order, firsts[1:]) if len(firsts) else []
 
-    def residuals(self, values: Values, floors: Floors) -> Residuals:
-        """Hold each worker against the median of its role."""
+    def residuals(self, values: Values, floors: Floors, *, bad_side: int = 1) -> Residuals:
+        """Hold each worker against what is usual in its role; ``bad_side`` is where faults show."""
         usual, score = np.zeros_like(values), np.zeros_like(values)
         for part in self._parts:
             mine = values[part]
-            middle = np.median(mine)
+            middle, scale = _usual(mine, bad_side)
             usual[part] = middle
             if len(part) >= _FEW:
-                scale = _MAD * np.median(np.abs(mine - middle))
                 # The spread of few is itself not known well.
                 least = (1 + _UNSURE / math.sqrt(len(part))) * max(
-                    floors.absolute, floors.relative * abs(float(middle))
+                    floors.absolute, floors.relative * abs(middle)
                 )
-                score[part] = (mine - middle) / max(float(scale), least)
+                score[part] = (mine - middle) / max(scale, least)
         return Residuals(usual, values - usual, score)
+
+    def least(self, values: Values) -> list[tuple[Ints, float]]:
+        """Return the workers of each role with what three of four of them reach at least."""
+        return [(part, float(np.quantile(values[part], 0.25, method="lower"))) for part in self._parts]
 
     def spreads(self, values: Values) -> list[tuple[Ints, float, float]]:
         """Return the workers of each role with their median and robust standard deviation."""
@@ -77,6 +82,19 @@ class Roles:
             middle = float(np.median(values[part]))
             found.append((part, middle, _MAD * float(np.median(np.abs(values[part] - middle)))))
         return found
+
+
+def _usual(values: Values, bad_side: int) -> tuple[float, float]:
+    """Return what is usual in a role, and its scale: the median, and the median distance from it.
+
+    Of a few, half may well have the same fault: then it is the better half that tells what is usual.
+    """
+    if len(values) < _MANY:
+        better = np.sort(bad_side * values)[: max(1, len(values) // 2)] * bad_side
+        middle = float(better.mean())
+        return middle, float(np.abs(better - middle).max())
+    middle = float(np.median(values))
+    return middle, _MAD * float(np.median(np.abs(values - middle)))
 
 
 def limit(scores: Sequence[Values], *, bad_side: int = 1) -> float:

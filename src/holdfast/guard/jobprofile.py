@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from holdfast.diagnose.case import Case, make_case
+from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
+from holdfast.diagnose.case import Case, make_case, with_hosts
 from holdfast.diagnose.reduce import Known, WorkerPattern
 from holdfast.errors import InputError
 from holdfast.guard.batches import Batch
@@ -50,6 +51,8 @@ class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
     unread: list[str]
     channels: dict[int, list[Channel]]
     hosts: dict[int, str]
+    links: list[LinkRate] = []
+    """Of all connections, from the order until the traces were there."""
 
 
 class Errands(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +66,9 @@ class Errands(msgspec.Struct, frozen=True, kw_only=True):
 def to_case(profile: JobProfile, folder: Path | None = None) -> Case:
     """Judge a profile; ``folder`` is where it is kept, with traces of this node."""
     order = profile.order
-    case = make_case(
-        profile.patterns, profile.functions, profile.channels, 1 + max(order.ranks, default=-1), profile.hosts
-    )
+    size = 1 + max(order.ranks, default=-1)
+    judged = make_case(profile.patterns, profile.functions, profile.channels, size, profile.links)
+    case = with_hosts(judged, profile.hosts)
     failed = [f"rank {each.rank}: {each.error}" for each in profile.results if each.error is not None]
     return msgspec.structs.replace(
         case,
@@ -121,11 +124,15 @@ class Gathering:
         """Which node has the functions of a rank."""
         self._wanted: set[int] | None = None
         """Functions that somebody was asked for; None: not yet."""
+        self._links: dict[int, tuple[list[LinkSnapshot], list[LinkSnapshot]]] = {}
+        """By node, at first and at last."""
 
     def take(self, batches: Sequence[Batch], now_s: float) -> None:
         """Take in what nodes tell; when all have, ask for what nobody has told yet."""
         for batch in batches:
             self._functions |= batch.functions
+            first, _ = self._links.get(batch.node, (batch.links, batch.links))
+            self._links[batch.node] = (first, batch.links)
             if batch.profile is None or batch.profile.order != self._order.id:
                 continue
             self._results |= {each.rank: each for each in batch.profile.results}
@@ -165,4 +172,8 @@ class Gathering:
             unread=self._unread,
             channels={rank: list(mine) for rank, mine in self._progress.channels.items()},
             hosts=dict(self._progress.hosts),
+            links=link_rates(
+                [each for first, _ in self._links.values() for each in first],
+                [each for _, last in self._links.values() for each in last],
+            ),
         )

@@ -8,6 +8,7 @@ profiler of their own, and theirs goes first.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,10 @@ import msgspec
 
 from holdfast.job.files import replace_file
 from holdfast.telemetry import ProfileOrder, ProfileOutcome, ProfileResult
+
+MOST_BYTES = 192 << 20
+"""That a profile may take of the memory, before it is cut short."""
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 def profile_path(folder: Path) -> Path:
@@ -60,8 +65,8 @@ class Profiling:
             return
         try:
             if self._running is not None:
-                if number >= order.last_step:
-                    self._finish(order)
+                if number >= order.last_step or _memory_bytes() > self._running.most_bytes:
+                    self._finish(order, number)
             elif number + 1 == order.first_step:
                 self._begin(order)
             elif number + 1 > order.first_step:
@@ -104,11 +109,12 @@ class Profiling:
             profiler.start()
         finally:
             self._is_ours = False
-        self._running = _Running(profiler, time.monotonic() - began_s)
+        most_bytes = _memory_bytes() + MOST_BYTES
+        self._running = _Running(profiler, time.monotonic() - began_s, most_bytes)
         # A process that ends with a profiler running dies of it.
         atexit.register(self._give_up)
 
-    def _finish(self, order: ProfileOrder) -> None:
+    def _finish(self, order: ProfileOrder, number: int) -> None:
         running = self._running
         assert running is not None
         began_s = time.monotonic()
@@ -120,7 +126,7 @@ class Profiling:
             order,
             "done",
             trace=str(path),
-            steps=order.last_step - order.first_step + 1,
+            steps=number - order.first_step + 1,
             blocked_s=running.start_s + time.monotonic() - began_s,
         )
 
@@ -160,6 +166,15 @@ class _Running(msgspec.Struct, frozen=True):
     profiler: Any
     start_s: float
     """How long that took."""
+    most_bytes: int
+    """Of memory: a script of very many small calls is profiled for fewer steps."""
+
+
+def _memory_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):  # No Linux.
+        return 0
 
 
 def _is_enabled() -> bool:
