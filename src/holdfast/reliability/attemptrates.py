@@ -53,9 +53,10 @@ def rates_of_attempts(
     over_gpus: int = OVER_GPUS,
     gpus_per_node: int = GPUS_PER_NODE,
     level: float = LEVEL,
+    ran: pl.DataFrame | None = None,
 ) -> AttemptRates:
-    """Return the rate of the fleet and the mean time to failure by size."""
-    ran = measured(attempts, gpus_per_node)
+    """Return the fleet's rate and the mean time to failure by size; ``ran`` is what ``measured`` told."""
+    ran = measured(attempts, gpus_per_node) if ran is None else ran
     known = ran.filter(pl.col("gpus").is_not_null() & pl.col("days").is_not_null() & (pl.col("gpus") > 0))
     large = known.filter(pl.col("gpus") > over_gpus)
     rate = make_rate(

@@ -14,6 +14,7 @@ import polars as pl
 
 from holdfast.reliability import cells as read
 from holdfast.reliability import gpus
+from holdfast.reliability.jobkeys import is_repeated, job_keys, plain_numbers
 from holdfast.reliability.tables import ATTEMPTS
 from holdfast.reliability.told import Tally, shown
 from holdfast.reliability.words import states
@@ -37,6 +38,8 @@ _JOB = r"[0-9]+(?:_(?:[0-9]+|\[[^\]]*\]))?(?:\+[0-9]+)?"
 
 def without_steps(raw: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Leave out the steps of jobs, ``123.batch`` and ``123.0``, and count them."""
+    if plain_numbers(raw["job"]) is not None:
+        return raw
     job = pl.col("job")
     dotted = pl.when(job.str.contains(".", literal=True)).then(job)  # The pattern is slow, and few need it.
     is_step = dotted.str.contains(rf"^\s*{_JOB}\.[^.\s]+\s*$")
@@ -49,24 +52,31 @@ def convert(raw: pl.DataFrame, zone: str, tally: Tally, *, is_slurm: bool = Fals
     """Return the good rows of a table of text, with all columns but ``attempt``, and tell the others."""
     missing = [name for name in NAMES if name not in raw.columns]
     table = raw.with_columns(pl.lit(None, pl.String).alias(name) for name in missing)
-    table = read.strip(table, ["job"], ("",))
-    table = _count(read.times(states(table), TIMES, zone))
+    is_plain = plain_numbers(table["job"]) is not None
+    if not is_plain:
+        table = read.strip(table, ["job"], ("",))
+    # In one call, so that columns are read side by side.
+    table = table.with_columns(*states(table), *read.usual_times(TIMES, zone), *_usual_counts())
+    table = _count(read.rest_of_times(table, TIMES, zone))
     table = _settle(table, has_node_list="node_list" not in missing)
-    table = table.with_columns(_is_broken(is_slurm).fill_null(False).alias("_is_broken"))
+    table = table.with_columns(_is_broken(is_slurm and not is_plain).fill_null(False).alias("_is_broken"))
     tally.tell_all(table.filter("_is_broken"), lambda row: _explain(row, is_slurm=is_slurm))
     good = table.filter(pl.col("_is_broken").not_()).with_columns(_nodes())
     return gpus.add(good).select(_columns())
 
 
-def _count(table: pl.DataFrame) -> pl.DataFrame:
-    """Read the whole numbers; only where one cannot be read are cells looked at that may say nothing."""
-    counted = table.with_columns(
+def _usual_counts() -> list[pl.Expr]:
+    return [
         pl.col(name).cast(pl.UInt32, strict=False).cast(pl.Int64).alias(f"{name}_read") for name in COUNTS
-    )
-    if counted.select(pl.any_horizontal(read.is_bad(name, f"{name}_read") for name in COUNTS).any()).item():
+    ]
+
+
+def _count(table: pl.DataFrame) -> pl.DataFrame:
+    """Read the whole numbers; only where one could not be read are cells looked at that may say nothing."""
+    if table.select(pl.any_horizontal(read.is_bad(name, f"{name}_read") for name in COUNTS).any()).item():
         careful = (read.whole(name, most=_MOST).alias(f"{name}_read") for name in COUNTS)
         return read.strip(table, COUNTS).with_columns(careful)
-    return counted
+    return table
 
 
 def _settle(table: pl.DataFrame, *, has_node_list: bool) -> pl.DataFrame:
@@ -88,9 +98,9 @@ def _is_one_of(name: str, words: tuple[str, ...]) -> pl.Expr:
     return pl.any_horizontal(pl.col(name) == word for word in words)
 
 
-def _is_broken(is_slurm: bool) -> pl.Expr:
+def _is_broken(has_odd_jobs: bool) -> pl.Expr:
     job = pl.col("job")
-    bad = job.str.contains(rf"^{_JOB}$").not_() if is_slurm else job.is_null()
+    bad = job.str.contains(rf"^{_JOB}$").not_() if has_odd_jobs else job.is_null()
     bad = bad.fill_null(True) | read.is_bad("state", "state_read")
     for name in TIMES:
         bad |= read.is_bad(name, "start_told" if name == "start" else f"{name}_at").fill_null(False)
@@ -149,7 +159,7 @@ def finish(pieces: Iterable[pl.DataFrame], tally: Tally) -> pl.DataFrame:
     if table["_counts_gpus"].any():
         none = pl.when(pl.col("_counts_gpus").not_()).then(0)
         table = table.with_columns(pl.coalesce("gpus", none).cast(pl.UInt32).alias("gpus"))
-    if table["cluster"].n_unique() > 1:  # Each cluster counts its jobs from 1.
+    if table["cluster"].count() and table["cluster"].n_unique() > 1:  # Each cluster counts its jobs from 1.
         table = table.with_columns(
             pl.concat_str([pl.col("cluster"), pl.col("job")], separator=":", ignore_nulls=True).alias("job")
         )
@@ -160,9 +170,11 @@ def finish(pieces: Iterable[pl.DataFrame], tally: Tally) -> pl.DataFrame:
 def _number(table: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Add ``attempt``; of rows with the same job and start keep the one that knows its end."""
     attempt = np.ones(table.height, np.uint32)
-    again = table.with_row_index("_place").select("_place", "job", "start", "end", "submit")
-    again = again.filter(pl.col("job").is_duplicated())
-    if again.height:
+    keys = job_keys(table["job"])
+    places = np.flatnonzero(is_repeated(keys)).astype(np.uint32)
+    if len(places):
+        again = table.select("start", "end", "submit")[places]
+        again = again.with_columns(_place=places, job=keys[places])
         # Nulls first: of two copies, one without an end was written while the job ran.
         again = again.sort("job", "end", "_place", nulls_last=False)
         is_copy = pl.col("start").is_not_null() & pl.struct("job", "start").is_last_distinct().not_()

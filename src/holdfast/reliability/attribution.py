@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+import numpy as np
 import polars as pl
 
 from holdfast.reliability import taxonomy
-from holdfast.reliability.nodelist import expand
+from holdfast.reliability.meeting import near
+from holdfast.reliability.nodesets import nodes_of
 
 FAILED = ("FAILED", "NODE_FAIL")
 
@@ -60,35 +62,57 @@ def attribute(attempts: pl.DataFrame, events: pl.DataFrame, window: Window = PAP
     ``cause`` is null for attempts that did not fail. ``is_hardware`` says that the cluster is at fault, not
     the program: hardware or its software.
     """
-    numbered = attempts.with_row_index("_row")
     seen = taxonomy.symptoms(events)
-    found = _summarise(_match(_windows(numbered, seen["node"].unique(), window), seen, window))
-    joined = numbered.join(found, on="_row", how="left", maintain_order="left")
-    blaming = [row.name for row in taxonomy.ROWS if row.blames_node]
-    state = pl.col("state").cast(pl.String)
-    is_blamed = pl.col("causes").list.eval(pl.element().is_in(blaming)).list.any().fill_null(False)
+    failed = attempts.select("state", "start", "end", "node_list").with_row_index("_row")
+    found = _summarise(_match(_windows(failed, window), seen, window))
+    state = pl.col("state")
     unexplained = (
         pl.when(state == "NODE_FAIL")
         .then(pl.lit(taxonomy.UNATTRIBUTED))
         .when(state == "FAILED")
         .then(pl.lit(taxonomy.USER))
-        .otherwise(state.replace_strict(taxonomy.STATE_ROWS, default=None, return_dtype=pl.String))
     )
-    return joined.with_columns(
-        cause=pl.coalesce(pl.col("causes").list.first(), unexplained),
+    for word, cause in taxonomy.STATE_ROWS.items():
+        unexplained = unexplained.when(state == word).then(pl.lit(cause))
+    return attempts.with_columns(_spread(_tell(attempts, found), attempts.height)).with_columns(
+        cause=pl.coalesce("cause", unexplained),
+        is_hardware=(state == "NODE_FAIL") | ((state == "FAILED") & pl.col("is_hardware")),
+    )
+
+
+def _tell(attempts: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Return what is to be said of some attempts, by ``_row``, and of all others, in a last row."""
+    # A node that went silent under an attempt of its own needs no witness.
+    is_alone = (pl.col("state") == "NODE_FAIL") & (pl.col("nodes") == 1) & pl.col("node_list").is_not_null()
+    alone = attempts.select("state", "nodes", "node_list").with_row_index("_row").filter(is_alone)
+    itself = alone.select("_row", itself=pl.concat_list(pl.col("node_list").cast(pl.String)))
+    told = found.join(itself, on="_row", how="full", coalesce=True)
+    others = pl.DataFrame({"_row": [None]}, schema={"_row": pl.UInt32})
+    blaming = [row.name for row in taxonomy.ROWS if row.blames_node]
+    return pl.concat([told, others], how="diagonal").select(
+        "_row",
         causes=pl.col("causes").fill_null([]),
-        culprits=_culprits(),
-        is_hardware=(state == "NODE_FAIL") | ((state == "FAILED") & is_blamed),
-    ).drop("_row")
+        culprits=pl.coalesce("culprits", "itself").fill_null([]),
+        cause=pl.col("causes").list.first(),
+        is_hardware=pl.col("causes").list.eval(pl.element().is_in(blaming)).list.any().fill_null(False),
+    )
+
+
+def _spread(told: pl.DataFrame, height: int) -> pl.DataFrame:
+    """Return what is said of each attempt: few have failed, and a join would look all of them up."""
+    rows = told["_row"][:-1].to_numpy()
+    which = np.full(height, len(rows), np.uint32)
+    which[rows] = np.arange(len(rows), dtype=np.uint32)
+    return told.drop("_row").rechunk()[pl.Series(which)]  # From several chunks it is slow to gather.
 
 
 def chance(
     attempts: pl.DataFrame, events: pl.DataFrame, window: Window = PAPER, *, shift_h: float = 24.0
 ) -> Chance:
     """Count how many FAILED attempts match events as they were, and a day earlier or later."""
-    failed = attempts.filter(pl.col("state") == "FAILED").with_row_index("_row")
+    failed = attempts.select("state", "start", "end", "node_list").filter(pl.col("state") == "FAILED")
     seen = taxonomy.symptoms(events).filter(pl.col("row").is_not_null())
-    watched = _windows(failed, seen["node"].unique(), window)
+    watched = _windows(failed.with_row_index("_row"), window)
     counts = []
     for hours in (0.0, shift_h, -shift_h):
         moved = seen.with_columns(pl.col("at") + timedelta(hours=hours))
@@ -98,8 +122,8 @@ def chance(
 
 def co_occurrence(attributed: pl.DataFrame) -> pl.DataFrame:
     """Return, for each two causes: attempts with the first, with both, and the share of those."""
-    each = attributed.select("causes").with_row_index("_row").explode("causes")
-    each = each.drop_nulls()
+    some = attributed.select("causes").with_row_index("_row").filter(pl.col("causes").list.len() > 0)
+    each = some.explode("causes").drop_nulls()
     totals = each.group_by("causes").len("attempts")
     pairs = each.join(each, on="_row", suffix="_too").filter(pl.col("causes") != pl.col("causes_too"))
     both = pairs.group_by("causes", "causes_too").len("both")
@@ -113,7 +137,8 @@ def co_occurrence(attributed: pl.DataFrame) -> pl.DataFrame:
 def cause_mix(attributed: pl.DataFrame) -> pl.DataFrame:
     """Return how many failed attempts each cause explains, most first, and their GPU hours."""
     hours = (pl.col("end") - pl.col("start")).dt.total_seconds() / 3600 * pl.col("gpus")
-    failed = attributed.filter(pl.col("state").is_in(FAILED))
+    few = attributed.select("state", "start", "end", "gpus", "cause", "is_hardware")
+    failed = few.filter(pl.col("state").is_in(FAILED))
     table = failed.group_by("cause").agg(
         pl.len().alias("attempts"),
         pl.col("is_hardware").sum().alias("hardware"),
@@ -129,39 +154,32 @@ def on_nodes(attempts: pl.DataFrame) -> pl.DataFrame:
     Each text is taken apart once: a cluster has far fewer sets of nodes than attempts.
     """
     lists = attempts.select("node_list").unique(maintain_order=True)
-    nodes = pl.Series("node", [_expand(text) for text in lists["node_list"]], dtype=pl.List(pl.String))
+    nodes = pl.Series("node", [nodes_of(text) for text in lists["node_list"]], dtype=pl.List(pl.String))
     joined = attempts.join(lists.with_columns(nodes), on="node_list", maintain_order="left")
     return joined.explode("node").filter(pl.col("node").is_not_null())
 
 
-def _expand(text: str | None) -> list[str]:
-    try:
-        return expand(text or "")
-    except ValueError:  # Readers count and show such lists; here an attempt without known nodes is one more.
-        return []
-
-
-def _windows(numbered: pl.DataFrame, nodes: pl.Series, window: Window) -> pl.DataFrame:
-    """Return when each of some nodes was watched for each failed attempt: _row, node, _from, _to, _piece.
-
-    Time is cut into pieces as long as the window, so that each window touches two of them: attempts and
-    events meet by node and piece, and no node's whole history is ever compared with itself.
-    """
+def _windows(numbered: pl.DataFrame, window: Window) -> pl.DataFrame:
+    """Return when the nodes of each failed attempt were watched: _row, node_list, _from, _to."""
     failed = numbered.filter(
         pl.col("state").is_in(FAILED) & pl.col("end").is_not_null() & pl.col("node_list").is_not_null()
     )
     earliest = pl.max_horizontal(pl.col("end") - timedelta(minutes=window.before_min), pl.col("start"))
     latest = pl.col("end") + timedelta(minutes=window.after_min)
-    timed = failed.select("_row", "node_list", _from=earliest, _to=latest)
-    each = on_nodes(timed).filter(pl.col("node").is_in(nodes.implode())).drop("node_list")
-    piece = pl.col("_to").dt.epoch("us") // window.width_us
-    return pl.concat([each.with_columns(_piece=piece), each.with_columns(_piece=piece - 1)])
+    return failed.select("_row", "node_list", _from=earliest, _to=latest)
 
 
 def _match(watched: pl.DataFrame, seen: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """Return which symptoms lie in which windows: _row, node, row, order."""
+    """Return which symptoms lie in which windows: _row, node, row, order.
+
+    Time is cut into pieces as long as the window, so that each window touches two of them: attempts and
+    events meet by node and piece, and no node's whole history is ever compared with itself.
+    """
+    each = near(watched, seen).drop("node_list")
+    piece = pl.col("_to").dt.epoch("us") // window.width_us
+    both = pl.concat([each.with_columns(_piece=piece), each.with_columns(_piece=piece - 1)])
     cut = seen.with_columns(_piece=pl.col("at").dt.epoch("us") // window.width_us)
-    met = watched.join(cut, on=["node", "_piece"])
+    met = both.join(cut, on=["node", "_piece"])
     return met.filter(pl.col("at").is_between("_from", "_to")).select("_row", "node", "row", "order")
 
 
@@ -173,10 +191,3 @@ def _summarise(matches: pl.DataFrame) -> pl.DataFrame:
         pl.col("row").drop_nulls().unique(maintain_order=True).alias("causes"),
         pl.col("node").filter(worst).unique(maintain_order=True).alias("culprits"),
     )
-
-
-def _culprits() -> pl.Expr:
-    """The nodes that show the cause; a node that went silent under an attempt of its own needs no witness."""
-    alone = (pl.col("state") == "NODE_FAIL") & (pl.col("nodes") == 1) & pl.col("node_list").is_not_null()
-    itself = pl.when(alone).then(pl.concat_list("node_list"))
-    return pl.coalesce(pl.col("culprits"), itself).fill_null([])

@@ -78,10 +78,22 @@ def times(
 ) -> pl.DataFrame:
     """Return a table with the times of some columns of text, each named ``<column>_at``."""
     names, formats = list(names), list(formats)
-    first = cells.with_columns(_parse(pl.col(name), formats[0], zone).alias(f"{name}_at") for name in names)
+    return rest_of_times(cells.with_columns(usual_times(names, zone, formats[0])), names, zone, formats)
+
+
+def usual_times(names: Iterable[str], zone: str, pattern: str = FORMATS[0]) -> list[pl.Expr]:
+    """Return how to read times in the usual format, which nearly all have."""
+    return [_parse(pl.col(name), pattern, zone).alias(f"{name}_at") for name in names]
+
+
+def rest_of_times(
+    cells: pl.DataFrame, names: Iterable[str], zone: str, formats: Iterable[str] = FORMATS
+) -> pl.DataFrame:
+    """Read the times that did not have the usual format."""
+    formats = list(formats)
     for name in names:
-        first = _parse_rest(first, name, zone, formats)
-    return first
+        cells = _parse_rest(cells, name, zone, formats)
+    return cells
 
 
 def _parse(cell: pl.Expr, pattern: str, zone: str) -> pl.Expr:

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 import polars as pl
 
-from holdfast.reliability.attribution import on_nodes
 from holdfast.reliability.intervals import share_interval
+from holdfast.reliability.meeting import near
 
 AFTER_MIN = 5.0
 _FAILING = ("warning", "critical")
@@ -38,19 +38,19 @@ class Audit:
 
 def audit(attempts: pl.DataFrame, events: pl.DataFrame, *, after_min: float = AFTER_MIN) -> Audit:
     """Hold checks that failed against attempts that completed on the same nodes."""
-    done = attempts.filter(
+    done = attempts.select("state", "start", "end", "node_list").filter(
         (pl.col("state") == "COMPLETED") & pl.col("start").is_not_null() & pl.col("end").is_not_null()
     )
     failing = events.filter(
         pl.col("kind").is_in(["check", "xid"])
         & pl.col("severity").is_in(_FAILING)
         & pl.col("at").is_not_null()
+        & pl.col("node").is_not_null()
     ).select("node", "at", "name", pl.col("severity").cast(pl.String))
     spans = done.with_row_index("_row").select(
-        "_row", "node_list", "start", _until=pl.col("end") + timedelta(minutes=after_min)
+        "_row", "node_list", _from="start", _to=pl.col("end") + timedelta(minutes=after_min)
     )
-    placed = on_nodes(spans).filter(pl.col("node").is_in(failing["node"].unique().implode()))
-    touched = _touched(placed, failing)
+    touched = _touched(spans, failing)
     counts = touched.group_by("name", "severity").agg(pl.col("_row").n_unique().alias("touched"))
     table = counts.with_columns(share=pl.col("touched") / max(1, done.height))
     low, high = share_interval(touched["_row"].n_unique(), done.height)
@@ -63,15 +63,10 @@ def audit(attempts: pl.DataFrame, events: pl.DataFrame, *, after_min: float = AF
     )
 
 
-def _touched(placed: pl.DataFrame, failing: pl.DataFrame) -> pl.DataFrame:
+def _touched(spans: pl.DataFrame, failing: pl.DataFrame) -> pl.DataFrame:
     """Return which attempts saw which check fail: _row, name, severity.
 
-    First whether any did, by the next failure after the start; then which, of those few.
+    First whether any did, which holds for few; then which.
     """
-    times = failing.select("node", "at").unique().sort("at")
-    met = placed.sort("start").join_asof(
-        times, left_on="start", right_on="at", by="node", strategy="forward", check_sortedness=False
-    )
-    few = met.filter(pl.col("at") <= pl.col("_until")).drop("at")
-    both = few.join(failing, on="node").filter(pl.col("at").is_between("start", "_until"))
+    both = near(spans, failing).join(failing, on="node").filter(pl.col("at").is_between("_from", "_to"))
     return both.select("_row", "name", "severity").unique()

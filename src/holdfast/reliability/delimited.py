@@ -13,8 +13,8 @@ import polars as pl
 from holdfast.reliability.mend import Block, mend, split_last
 from holdfast.reliability.told import ROW, Tally
 
-PIECE = 64 << 20
-"""Bytes that are looked at together."""
+PIECE = 16 << 20
+"""Bytes that are looked at together: few enough that the allocator hands out the same memory again."""
 _MOST_HELD = 1 << 24
 """Longer than any cell: so much without a row is not held back for its rest."""
 _INNER = b"\x1f"
@@ -93,8 +93,8 @@ class Delimited:
     def _without_headers(self, table: pl.DataFrame, columns: Mapping[str, str], tally: Tally) -> pl.DataFrame:
         """Leave out headers in the middle, which files have that were put together of several."""
         ours, theirs = next(iter(columns.items()))
-        is_header = pl.col(ours).str.len_bytes() == len(theirs.encode())
-        is_header &= pl.col(ours).str.to_lowercase() == theirs
+        as_long = pl.when(pl.col(ours).str.len_bytes() == len(theirs.encode())).then(pl.col(ours))
+        is_header = as_long.str.to_lowercase() == theirs
         kept = table.filter(is_header.fill_null(False).not_())
         tally.left_out += table.height - kept.height
         return kept

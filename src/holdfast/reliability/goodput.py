@@ -24,6 +24,8 @@ GRACE_S = 600.0
 """Within which a job starts on the nodes that were cleared for it; Slurm gives the victims time to end."""
 SOON_S = 60.0
 """The same, where nobody tells for whom they were cleared."""
+_STARTS = ("job", "attempt", "start", "priority", "gpus", "node_list")
+_NEEDED = (*_STARTS, "end", "state", "preemptor", "is_hardware")
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def lost(attributed: pl.DataFrame, *, lost_min: float = LOST_MIN) -> pl.DataFram
     Columns: job, attempt, gpus, bucket, order (1 or 2), lost_gpu_h, and the failure that it goes back to:
     by_job, by_attempt (of a first-order row: itself).
     """
-    ran = attributed.filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
+    ran = attributed.select(_NEEDED).filter(pl.col("start").is_not_null() & pl.col("end").is_not_null())
     first = ran.filter(pl.col("is_hardware")).with_columns(
         order=pl.lit(1, pl.UInt8), by_job=pl.col("job"), by_attempt=pl.col("attempt")
     )
@@ -98,7 +100,7 @@ def _second(ran: pl.DataFrame) -> pl.DataFrame:
     """Return the preempted attempts whose instigator had been restarted after a failure."""
     # Attempts are numbered: who follows a failed one was restarted because of it.
     failed = ran.filter("is_hardware").select("job", by_attempt="attempt", attempt=pl.col("attempt") + 1)
-    starts = ran.select("job", "attempt", "start", "priority", "gpus", "node_list")
+    starts = ran.select(_STARTS)
     victims = ran.filter(pl.col("state") == "PREEMPTED").with_row_index("_victim")
     victims = victims.with_columns(pl.col("_victim").cast(pl.UInt32))
     logged = _by_name(victims.filter(pl.col("preemptor").is_not_null()), starts)
@@ -110,7 +112,10 @@ def _second(ran: pl.DataFrame) -> pl.DataFrame:
 def _by_name(victims: pl.DataFrame, starts: pl.DataFrame) -> pl.DataFrame:
     """Return victim and instigator where the scheduler told the job: its first start after that."""
     named = victims.select("_victim", job="preemptor", at="end")
-    met = named.join(starts.select("job", "attempt", "start"), on="job").filter(_follows(GRACE_S))
+    theirs = starts.select("job", "attempt", "start")
+    if named.is_empty():  # In most books nobody is named, and a join would look at all starts first.
+        theirs = theirs.clear()
+    met = named.join(theirs, on="job").filter(_follows(GRACE_S))
     first = met.sort("_victim", "start").unique("_victim", keep="first", maintain_order=True)
     return first.select("_victim", "job", "attempt")
 
@@ -121,7 +126,9 @@ def _by_place(victims: pl.DataFrame, starts: pl.DataFrame, failed: pl.DataFrame)
     First those victims are found that a restarted job follows at all, which are few; then all others who
     started there at the same time are looked at, and the most important and then the largest is blamed.
     """
-    restarts = starts.join(failed, on=["job", "attempt"], how="semi")
+    # Who follows a failure is no first attempt, and nearly all others are.
+    later = starts.filter(pl.col("attempt") >= pl.lit(failed["attempt"].min(), pl.UInt32))
+    restarts = later.join(failed, on=["job", "attempt"], how="semi")
     near = _close(victims.select("_victim", "node_list", at="end"), "at", _around(restarts, "start", (-1, 0)))
     freed = on_nodes(near)
     suspected = _meet(freed, on_nodes(restarts)).select("_victim").unique()

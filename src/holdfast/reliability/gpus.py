@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import polars as pl
 
+_MOST_ALIKE = 0.25
+"""Of the texts may be different ones, for it to be worth while to look for the same."""
 _IS_COUNT = pl.col("found").is_between(0, 2**32 - 1)
 
 
@@ -33,18 +37,26 @@ def per_node(name: str, gpus: pl.Expr, nodes: pl.Expr) -> pl.Expr:
 
 def add(table: pl.DataFrame) -> pl.DataFrame:
     """Fill ``gpus_read`` by what a row got, and else by what it asked for; null: nothing is told."""
-    nodes = pl.col("nodes_read")
     gpus = table["gpus_read"].clone()
     for tres, gres in (("tres", "gres"), ("tres_asked", "gres_asked")):
-        ways = (
-            (tres, of_tres(tres)),
-            (tres, of_typed_tres(tres)),
-            (gres, per_node(gres, of_gres(gres), nodes)),
-        )
-        for name, way in ways:
-            # Patterns are slow: only rows that still need one are looked at.
+        for name, way in ((tres, of_tres), (tres, of_typed_tres), (gres, of_gres)):
             places = (gpus.is_null() & table[name].is_not_null()).arg_true()
-            if not places.is_empty():
-                some = table.select(name, "nodes_read")[places].select(found=way)
-                gpus.scatter(places, some.select(pl.when(_IS_COUNT).then("found"))["found"])
-    return table.with_columns(gpus)
+            if places.is_empty():
+                continue
+            some = table.select(pl.col(name), "nodes_read")
+            some = some if len(places) == table.height else some[places]
+            some = some.with_columns(found=_each_once(some[name], way))
+            if name == gres:
+                some = some.with_columns(found=per_node(name, pl.col("found"), pl.col("nodes_read")))
+            found = some.select(pl.when(_IS_COUNT).then("found")).to_series()
+            gpus = found if len(places) == len(gpus) else gpus.scatter(places, found)
+    return table.with_columns(gpus.alias("gpus_read"))
+
+
+def _each_once(cells: pl.Series, way: Callable[[str], pl.Expr]) -> pl.Series:
+    """Read each text once: patterns are slow, and a cluster's jobs ask for few different things."""
+    texts = cells.unique()
+    if len(texts) > _MOST_ALIKE * len(cells):
+        return cells.to_frame().select(way(cells.name)).to_series()
+    found = texts.to_frame().select(way(cells.name)).to_series()
+    return cells.replace_strict(texts, found, return_dtype=pl.Int64)

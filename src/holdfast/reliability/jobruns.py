@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from holdfast.reliability.jobkeys import job_keys, sum_by_job
 from holdfast.reliability.status import ratio_interval, size_bucket
 
 
@@ -54,12 +55,15 @@ def chain(
     ``gap_h`` of the end of the one before, and they do not overlap: a sweep is many runs. Attempts that
     cannot be part of a run of ``least_h`` are left out early: there are a hundred times as many.
     """
-    started = attempts.filter(pl.col("start").is_not_null())
-    if least_h > 0:
-        started = _long(started, ["user", "name", "gpus"] if by_name else ["job"], least_h)
+    is_started = pl.col("start").is_not_null()
     if not by_name:
+        # Both at once: the table is wide.
+        started = attempts.filter(is_started & _is_long(attempts, least_h))
         return started.with_columns(run=pl.col("job").rank("dense").cast(pl.UInt32)).sort("run", "start")
     key = ["user", "name", "gpus"]
+    started = attempts.filter(is_started)
+    if least_h > 0:
+        started = _long(started, key, least_h)
     started = started.sort(*key, "start", "job")
     # A job is one link, with all its attempts; without a name it stands alone.
     links = started.group_by(*key, "job", maintain_order=True).agg(
@@ -117,6 +121,13 @@ def _long(started: pl.DataFrame, key: list[str], least_h: float) -> pl.DataFrame
     """Return the attempts of those who have run for so long in all."""
     ran = started.group_by(key).agg(_hours(pl.col("end") - pl.col("start")).sum().alias("_h"))
     return started.join(ran.filter(pl.col("_h") >= least_h), on=key, how="semi", nulls_equal=True)
+
+
+def _is_long(attempts: pl.DataFrame, least_h: float) -> pl.Series:
+    """Say which attempts are of jobs that have run for so long in all."""
+    ran_us = (pl.col("end") - pl.col("start")).dt.total_microseconds().clip(lower_bound=0).fill_null(0)
+    each = attempts.select(ran_us.alias("ran_us")).to_series().to_numpy()
+    return pl.Series(sum_by_job(job_keys(attempts["job"]), each) >= least_h * 3.6e9)
 
 
 def _hours(duration: pl.Expr) -> pl.Expr:

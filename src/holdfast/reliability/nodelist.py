@@ -71,5 +71,6 @@ def _numbers(ranges: str, most: int) -> list[str]:
             raise ValueError(f"{shown(part)} is a range that ends before it begins")
         if last - first + 1 > most - len(numbers):
             raise ValueError(f"{shown(part)} is more than {most} nodes")
-        numbers += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
+        width = len(match[1])
+        numbers += [f"{number:0{width}d}" for number in range(first, last + 1)]
     return numbers

@@ -19,6 +19,7 @@ from holdfast.reliability.attemptrates import (
 )
 from holdfast.reliability.attribution import attribute, cause_mix, chance, co_occurrence
 from holdfast.reliability.checkaudit import audit
+from holdfast.reliability.jobkeys import count_jobs, job_keys
 from holdfast.reliability.lemons import drain_lines, find_lemons
 from holdfast.reliability.lemonsignals import signals
 from holdfast.reliability.outagerates import OutageRates, rates_of_outages
@@ -155,22 +156,24 @@ def build(books: Books, *, over_gpus: int = OVER_GPUS, gpus_per_node: int = GPUS
 
 
 def _jobs(books: Books, over_gpus: int, gpus_per_node: int) -> Jobs:
-    attempts, events = books.attempts, books.events
+    # Lists of nodes come again and again: as numbers they are compared and looked up faster.
+    attempts, events = books.attempts.with_columns(pl.col("node_list").cast(pl.Categorical)), books.events
     until = _latest(attempts)
     attributed = attribute(attempts, events)
-    rates = rates_of_attempts(attributed, over_gpus=over_gpus, gpus_per_node=gpus_per_node)
+    ran = measured(attributed, gpus_per_node)
+    rates = rates_of_attempts(attributed, over_gpus=over_gpus, gpus_per_node=gpus_per_node, ran=ran)
     return Jobs(
         since=attempts["start"].min(),  # type: ignore[arg-type]
         until=until,
         attempts=attempts.height,
-        jobs=attempts["job"].n_unique(),
+        jobs=count_jobs(job_keys(attempts["job"])),
         gpu_hours=float(attempts.select(status.gpu_hours(until).sum()).item()),
         statuses=status.status_mix(attempts, until).to_dicts(),
         sizes=status.size_mix(attempts, until).to_dicts(),
         hardware=next(iter(status.hardware_share(attributed, until).to_dicts()), None),
         rates=rates,
         expected=expect(rates.rate, gpus_per_node),
-        over_time=_over_time(attributed, over_gpus, gpus_per_node),
+        over_time=_over_time(ran, over_gpus),
         attribution=_attribution(attempts, events, attributed),
         ettr=jobruns.by_size(jobruns.job_runs(attempts)).to_dicts(),
         lost=_lost(attributed),
@@ -185,8 +188,7 @@ def _latest(attempts: pl.DataFrame) -> datetime | None:
     return max((each for each in times if isinstance(each, datetime)), default=None)
 
 
-def _over_time(attributed: pl.DataFrame, over_gpus: int, gpus_per_node: int) -> OverTime | None:
-    ran = measured(attributed, gpus_per_node)
+def _over_time(ran: pl.DataFrame, over_gpus: int) -> OverTime | None:
     large = ran.filter((pl.col("gpus") > over_gpus) & (pl.col("days") > 0))
     if large.height == 0:
         return None

@@ -9,6 +9,10 @@ from scipy.special import ndtri
 
 from holdfast.reliability.intervals import LEVEL, share_interval
 
+_TIMED = ("start", "end", "gpus")
+"""What GPU hours are made of."""
+_SUMS = ("attempts", "gpu_hours", "_squares")
+
 
 def gpu_hours(until: datetime | None = None) -> pl.Expr:
     """GPU hours of an attempt; one that still runs counts up to ``until``, or not at all."""
@@ -30,21 +34,22 @@ def status_mix(attempts: pl.DataFrame, until: datetime | None = None) -> pl.Data
 
     Attempts that never started are left out.
     """
-    started = attempts.filter(pl.col("start").is_not_null())
-    return _mix(started.with_columns(pl.col("state").cast(pl.String)), "state", until).sort(
-        "attempts", "state", descending=[True, False]
-    )
+    started = attempts.select("state", *_TIMED).filter(pl.col("start").is_not_null())
+    mixed = _mix(started, "state", until).with_columns(pl.col("state").cast(pl.String))
+    return mixed.sort("attempts", "state", descending=[True, False])
 
 
 def size_mix(attempts: pl.DataFrame, until: datetime | None = None) -> pl.DataFrame:
     """Return for each size bucket its share of the attempts and of their GPU time, the smallest first."""
-    started = attempts.filter(pl.col("start").is_not_null() & pl.col("gpus").is_not_null())
-    return _mix(started.with_columns(size_bucket()), "bucket", until).sort("bucket")
+    started = attempts.select(_TIMED).filter(pl.col("start").is_not_null() & pl.col("gpus").is_not_null())
+    # There are far fewer sizes than attempts, and a logarithm takes long.
+    sizes = _sums(started, "gpus", until).with_columns(size_bucket())
+    return _shares(sizes.group_by("bucket").agg(pl.col(_SUMS).sum()), "bucket").sort("bucket")
 
 
 def hardware_share(attributed: pl.DataFrame, until: datetime | None = None) -> pl.DataFrame:
     """Return, in one row, what share of the attempts and of the GPU time the cluster's failures touch."""
-    started = attributed.filter(pl.col("start").is_not_null())
+    started = attributed.select("is_hardware", *_TIMED).filter(pl.col("start").is_not_null())
     mixed = _mix(started, "is_hardware", until).filter(pl.col("is_hardware"))
     return mixed.drop("is_hardware")
 
@@ -57,15 +62,19 @@ def ratio_interval(value: pl.Expr, error: pl.Expr, level: float = LEVEL) -> tupl
 
 def _mix(started: pl.DataFrame, key: str, until: datetime | None) -> pl.DataFrame:
     """Return count, GPU hours, both shares and their intervals for each value of a column."""
-    grouped = (
-        started.select(key, _hours=gpu_hours(until))
-        .group_by(key)
-        .agg(
-            pl.len().cast(pl.Int64).alias("attempts"),
-            pl.col("_hours").sum().alias("gpu_hours"),
-            (pl.col("_hours") ** 2).sum().alias("_squares"),
-        )
+    return _shares(_sums(started, key, until), key)
+
+
+def _sums(started: pl.DataFrame, key: str, until: datetime | None) -> pl.DataFrame:
+    timed = started.select(key, _hours=gpu_hours(until))
+    return timed.group_by(key).agg(
+        pl.len().cast(pl.Int64).alias("attempts"),
+        pl.col("_hours").sum().alias("gpu_hours"),
+        (pl.col("_hours") ** 2).sum().alias("_squares"),
     )
+
+
+def _shares(grouped: pl.DataFrame, key: str) -> pl.DataFrame:
     grouped = grouped.with_columns(
         share=pl.col("attempts") / pl.col("attempts").sum(),
         # Of no GPU time at all, nobody has a share.

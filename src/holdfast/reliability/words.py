@@ -70,16 +70,18 @@ def state_of(text: str) -> str | None:
     return found
 
 
-def states(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with its column ``state`` read, as ``state_read``."""
+def states(cells: pl.DataFrame) -> list[pl.Expr]:
+    """Return how to read the column ``state``: as ``state_read``, and itself without words for nothing."""
     words = [word for word in cells["state"].unique(maintain_order=True).to_list() if word is not None]
     said = [word for word in words if word.strip() not in NOTHING]
     nothing = [word for word in words if word.strip() in NOTHING]
     state = pl.col("state").replace_strict(
         said, [state_of(word) for word in said], default=None, return_dtype=pl.Enum(STATES)
     )
-    bare = pl.when(pl.col("state").is_in(nothing).not_()).then(pl.col("state"))
-    return cells.with_columns(state.alias("state_read"), bare.alias("state"))
+    read = state.alias("state_read")
+    if not nothing:
+        return [read]
+    return [read, pl.when(pl.col("state").is_in(nothing).not_()).then(pl.col("state"))]
 
 
 # --- of nodes ---------------------------------------------------------------------------------
