@@ -12,7 +12,7 @@ import pytest
 from holdfast.reliability.jobkeys import count_jobs, is_repeated, job_keys, plain_numbers, sum_by_job
 from holdfast.reliability.meeting import near
 from holdfast.reliability.nodelist import expand
-from holdfast.reliability.nodesets import NodeSets
+from holdfast.reliability.nodesets import NodeSets, find_places
 
 _START = datetime(2025, 1, 1, tzinfo=UTC)
 _IDS = {
@@ -67,15 +67,19 @@ _LISTS = (
 
 @pytest.mark.parametrize("as_categories", [False, True])
 def test_sets_of_nodes_are_what_their_lists_say(as_categories: bool) -> None:
-    """Every list gives the known nodes that it names, in its order."""
-    known = pl.Series([*(f"n{each:02d}" for each in range(1, 9)), "n1", "n10", "m1", "r1n2", "n2x"])
+    """Every list gives the nodes that it names, in its order, and their places among those that are known."""
+    known = [*(f"n{each:02d}" for each in range(1, 9)), "n1", "n10", "m1", "r1n2", "n2x"]
     lists = pl.Series([random.Random(0).choice(_LISTS) for _ in range(200)] + list(_LISTS))
     given = lists.cast(pl.Categorical) if as_categories else lists
-    spans, nodes = NodeSets(given, known).nodes(0, len(lists))
+    sets = NodeSets(given)
+    spans, names = sets.nodes(0, len(lists))
     found: list[list[str]] = [[] for _ in lists]
-    for span, node in zip(spans.tolist(), nodes.tolist(), strict=True):
-        found[span] += [known[node]] if node >= 0 else []
-    assert found == [[name for name in _names(text) if name in known] for text in lists]
+    for span, name in zip(spans.tolist(), sets.names[names], strict=True):
+        found[span].append(name)
+    assert found == [_names(text) for text in lists]
+    assert find_places(sets.names, pl.Series(known)).tolist() == [
+        known.index(name) if name in known else -1 for name in sets.names
+    ]
 
 
 def _names(text: str) -> list[str]:

@@ -66,7 +66,7 @@ def rates_of_attempts(
         rate=rate,
         over_gpus=over_gpus,
         attempts=len(large),
-        unmeasured=ran.filter(pl.col("gpus").is_null() | pl.col("days").is_null()).height,
+        unmeasured=int(ran.select((pl.col("gpus").is_null() | pl.col("days").is_null()).sum()).item()),
         sizes=_by_size(known, rate, gpus_per_node, level),
         exposure=_say_exposure(attempts, over_gpus),
     )
@@ -119,15 +119,19 @@ def _ends(attempts: pl.DataFrame) -> pl.Expr:
 
 def _by_size(known: pl.DataFrame, rate: Rate, gpus_per_node: int, level: float) -> list[SizeMttf]:
     """Return buckets that have attempts, the smallest first."""
-    servers: list[int] = known["servers"].unique().to_list()
+    # By each size first, of which there are few.
+    by_servers = known.group_by("servers").agg(
+        pl.len().alias("attempts"), pl.col("is_failure", "days", "node_days").sum()
+    )
+    servers: list[int] = by_servers["servers"].to_list()
     buckets = pl.DataFrame(
         {"servers": servers, "bucket": [gpus_per_node * bucket_of(each) for each in servers]},
         schema={"servers": pl.Int64, "bucket": pl.Int64},
     )
     table = (
-        known.join(buckets, on="servers")
+        by_servers.join(buckets, on="servers")
         .group_by("bucket")
-        .agg(pl.len().alias("attempts"), pl.col("is_failure", "days", "node_days").sum())
+        .agg(pl.col("attempts", "is_failure", "days", "node_days").sum())
         .sort("bucket")
     )
     return [_size(*row, rate=rate, level=level) for row in table.iter_rows()]

@@ -15,7 +15,7 @@ import polars as pl
 
 from holdfast.reliability import taxonomy
 from holdfast.reliability.meeting import near
-from holdfast.reliability.nodesets import nodes_of
+from holdfast.reliability.nodesets import NodeSets
 
 FAILED = ("FAILED", "NODE_FAIL")
 
@@ -149,14 +149,11 @@ def cause_mix(attributed: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_nodes(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return the attempts with one row for each of their nodes, in a column ``node``.
-
-    Each text is taken apart once: a cluster has far fewer sets of nodes than attempts.
-    """
-    lists = attempts.select("node_list").unique(maintain_order=True)
-    nodes = pl.Series("node", [nodes_of(text) for text in lists["node_list"]], dtype=pl.List(pl.String))
-    joined = attempts.join(lists.with_columns(nodes), on="node_list", maintain_order="left")
-    return joined.explode("node").filter(pl.col("node").is_not_null())
+    """Return the attempts with one row for each of their nodes, in a column ``node``."""
+    placed = attempts.filter(pl.col("node_list").is_not_null())
+    lists = NodeSets(placed["node_list"])
+    row, name = lists.nodes(0, placed.height)
+    return placed[row].with_columns(lists.names[name])
 
 
 def _windows(numbered: pl.DataFrame, window: Window) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Lists of nodes as numbers: of each span of time, the places of its nodes among some that are known.
+"""Lists of nodes as numbers: of each of many rows, which of all names its list has.
 
 Most lists are one name or one range, and a range is a stretch of the numbered nodes: only the others have to
 be written out name by name.
@@ -42,31 +42,32 @@ def find_places(nodes: pl.Series, known: pl.Series) -> Ints:
 
 
 class NodeSets:
-    """Lists of nodes, one for each of many spans."""
+    """Lists of nodes, one for each of many spans of time."""
 
-    def __init__(self, lists: pl.Series, known: pl.Series) -> None:
+    def __init__(self, lists: pl.Series) -> None:
         coded = lists.cast(pl.Categorical)
         texts = coded.unique()
         self._lengths: Ints = np.zeros(len(texts), np.int64)
         self._begins: Ints = np.zeros(len(texts), np.int64)
-        """Of each text: where its nodes are among ``_nodes``."""
-        self._nodes = self._number(texts.cast(pl.String), known)
+        """Of each text: where its nodes are among the names."""
+        self.names = self._lay_out(texts.cast(pl.String))
+        """Of all nodes, each once or several times."""
         numbers = texts.to_physical().to_numpy()
         which = np.zeros(int(numbers.max(initial=0)) + 1, np.uint32)
         which[numbers] = np.arange(len(texts))
         self._text = which[coded.to_physical().to_numpy()]
 
     def nodes(self, first: int, last: int) -> tuple[Ints, Ints]:
-        """Return for some of the spans each with each of its nodes: which span, which node."""
+        """Return for some of the spans each with each of its nodes: which span, which of the names."""
         text = self._text[first:last]
         counts = self._lengths[text]
         span = np.repeat(np.arange(len(text)), counts)
         # The n-th node of a span is at the beginning of its list plus n.
         skipped = self._begins[text] - (np.cumsum(counts) - counts)
-        return span + first, self._nodes[np.arange(len(span)) + skipped[span]]
+        return span + first, np.arange(len(span)) + skipped[span]
 
-    def _number(self, texts: pl.Series, known: pl.Series) -> Ints:
-        stretches: list[Ints] = [np.zeros(0, np.int64)]
+    def _lay_out(self, texts: pl.Series) -> pl.Series:
+        stretches: list[pl.Series] = []
         size = 0
         is_done = np.zeros(len(texts), np.bool_)
         for ranges, names in _by_name(texts):
@@ -74,14 +75,14 @@ class NodeSets:
             self._begins[at] = ranges["first"].to_numpy() + size
             self._lengths[at] = ranges["length"].to_numpy()
             is_done[at] = True
-            stretches.append(find_places(names, known))
+            stretches.append(names)
             size += len(names)
         at = np.flatnonzero(~is_done)
         parts = [nodes_of(text) for text in texts[at]]
         self._lengths[at] = [len(part) for part in parts]
         self._begins[at] = size + np.cumsum(self._lengths[at]) - self._lengths[at]
         others = pl.Series([name for part in parts for name in part], dtype=pl.String)
-        return np.concatenate([*stretches, find_places(others, known)])
+        return pl.concat([*stretches, others]).alias("node").rechunk()
 
 
 def _by_name(texts: pl.Series) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
