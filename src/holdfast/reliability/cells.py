@@ -44,6 +44,7 @@ FORMATS = (
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999."""
 _DAY_S = 86_400
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def check_zone(zone: str) -> str:
@@ -97,6 +98,12 @@ def rest_of_times(
 
 
 def _parse(cell: pl.Expr, pattern: str, zone: str) -> pl.Expr:
+    """Read times; polars knows years that Python does not, and nobody means those."""
+    at = _parse_any(cell, pattern, zone)
+    return pl.when(at.is_between(pl.lit(_EARLIEST), pl.lit(_LATEST))).then(at)
+
+
+def _parse_any(cell: pl.Expr, pattern: str, zone: str) -> pl.Expr:
     if pattern.endswith("z"):
         return cell.str.to_datetime(pattern, time_unit="us", time_zone="UTC", strict=False)
     local = cell.str.to_datetime(pattern, time_unit="us", strict=False, cache=False)  # Few come twice.
