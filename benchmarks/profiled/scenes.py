@@ -19,6 +19,8 @@ class Scene:
     """Who should be named; all ranks where all have it."""
     causes: tuple[Cause, ...] = ()
     """Any of these is right; none at all: nobody should be named."""
+    function: str = ""
+    """A pattern that the function at fault fits, for tools that name functions and no causes."""
     ranks: int = RANKS
     arguments: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
@@ -69,15 +71,24 @@ def _slow_data(seed: int) -> list[Scene]:
     amount = _chance(seed, "amount of copies").uniform(0.005, 0.015)
     more = _chance(seed, "lengths").uniform(0.5, 0.9)
     return [
-        Scene(kind="slow storage read", guilty=slow, causes=("storage",), arguments=EMULATED, store=store),
+        Scene(
+            kind="slow storage read",
+            function=r"recv_into",
+            guilty=slow,
+            causes=("storage",),
+            arguments=EMULATED,
+            store=store,
+        ),
         Scene(
             kind="copy storm in some ranks",
+            function=r"copy_",
             guilty=copying,
             causes=("host_memory",),
             arguments=(*EMULATED, *_wrong("copies", copying, amount)),
         ),
         Scene(
             kind="input imbalance",
+            function=r"aten|autograd|emulated",
             guilty=EVERYBODY,
             causes=("input_imbalance",),
             arguments=(*EMULATED, *_wrong("lengths", EVERYBODY, more)),
@@ -93,6 +104,7 @@ def _slow_code(seed: int) -> list[Scene]:
     return [
         Scene(
             kind="CPU-bound forward",
+            function=r"_think",
             guilty=both,
             causes=("compute",),
             ranks=2,
@@ -100,6 +112,7 @@ def _slow_code(seed: int) -> list[Scene]:
         ),
         Scene(
             kind="unsynchronised garbage collection",
+            function=r"Python GC",
             guilty=both,
             causes=("garbage_collection",),
             ranks=2,
@@ -107,6 +120,7 @@ def _slow_code(seed: int) -> list[Scene]:
         ),
         Scene(
             kind="outside process steals cycles",
+            function=r"aten|autograd",
             guilty=(victim,),
             causes=("cpu_contention",),
             ranks=2,
@@ -134,6 +148,7 @@ def _slow_network(seed: int) -> list[Scene]:
     return [
         Scene(
             kind="one slow link",
+            function=r"gloo",
             guilty=pair,
             causes=("link",),
             arguments=wide,
@@ -141,6 +156,7 @@ def _slow_network(seed: int) -> list[Scene]:
         ),
         Scene(
             kind="uneven bandwidth",
+            function=r"gloo",
             guilty=EVERYBODY,
             causes=("link",),
             arguments=wide,
@@ -151,6 +167,7 @@ def _slow_network(seed: int) -> list[Scene]:
         ),
         Scene(
             kind="slow transport for one group",
+            function=r"gloo:all_gather",
             guilty=(group, group + 1),
             causes=("link",),
             arguments=(*EMULATED, "--groups"),
@@ -165,6 +182,7 @@ def _slow_devices(seed: int) -> list[Scene]:
     return [
         Scene(
             kind="intermittent throttling",
+            function=r"aten|autograd|emulated",
             guilty=hot,
             causes=("compute",),
             arguments=(*EMULATED, *_wrong("throttled", hot, chance.uniform(1.5, 2.5))),

@@ -46,7 +46,7 @@ LOAD = Function(name="load", kind="python", caller=3)
 
 def test_what_is_higher_hides_what_is_lower() -> None:
     """Compute counts whole; a copy only outside of it; a collective outside of both; Python when all rest."""
-    events = [(0, 10.0, 20.0, 1, -1), (1, 15.0, 30.0, 1, -1), (2, 25.0, 40.0, 2, -1), (3, 0.0, 50.0, 0, -1)]
+    events = [(0, 10.0, 20.0, 1, -1), (1, 15.0, 30.0, 3, -1), (2, 25.0, 40.0, 2, -1), (3, 0.0, 50.0, 0, -1)]
     found = shares(trace_of([GEMM, COPY, REDUCE, MAIN], events))
     assert found == pytest.approx([10 / 50, 10 / 50, 10 / 50, 20 / 50])
 
@@ -64,8 +64,14 @@ def test_critical_path_agrees_with_looking_at_every_moment(seed: int) -> None:
     rng = np.random.default_rng(seed)
     functions = [GEMM, COPY, REDUCE]
     events = [
-        (int(rng.integers(3)), float(start := rng.integers(0, 50)), float(start + rng.integers(0, 12)), 0, -1)
-        for _ in range(30)
+        (
+            int(rng.integers(3)),
+            float(start := rng.integers(0, 50)),
+            float(start + rng.integers(0, 12)),
+            at,
+            -1,
+        )
+        for at in range(30)
     ]
     expected = [0.0] * 30
     for tick in range(70):
@@ -74,6 +80,56 @@ def test_critical_path_agrees_with_looking_at_every_moment(seed: int) -> None:
         for at in running:
             expected[at] += events[at][0] == highest
     assert own_us(trace_of(functions, events)).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_operations_in_one_thread_the_innermost_counts(seed: int) -> None:
+    """Against a clock that asks at every tick which of nested operations is the shortest that runs."""
+    rng = np.random.default_rng(seed)
+    events = [event for thread in range(3) for event in _nested(rng, 0, 40, thread, depth=3)]
+    expected = [0.0] * len(events)
+    for tick in range(40):
+        for thread in range(3):
+            running = [at for at, e in enumerate(events) if e[3] == thread and e[1] <= tick < e[2]]
+            if running:
+                expected[max(running)] += 1  # Who is called comes after its caller.
+    assert own_us(trace_of([GEMM], events)).tolist() == expected
+
+
+def _nested(rng: np.random.Generator, low: int, high: int, thread: int, depth: int) -> list[Event]:
+    """Operations that lie beside and within each other, callers first."""
+    found: list[Event] = []
+    at = low
+    while depth and high - at >= 2:
+        first = int(rng.integers(at, high - 1))
+        last = int(rng.integers(first + 1, high + 1))
+        found.append((0, float(first), float(last), thread, -1))
+        found += _nested(rng, first, last, thread, depth - 1)
+        at = last
+    return found
+
+
+def test_a_copy_within_an_operation_is_a_copy() -> None:
+    """On a CPU one operation calls another; the collector stops all of Python."""
+    collector = Function(name="Python GC", kind="python")
+    events = [
+        (0, 0.0, 10.0, 0, -1),
+        (1, 2.0, 8.0, 0, -1),
+        (3, 0.0, 40.0, 0, -1),
+        (4, 20.0, 30.0, 0, 2),
+        (5, 22.0, 25.0, 0, -1),
+    ]
+    own = own_us(trace_of([GEMM, COPY, REDUCE, MAIN, LOAD, collector], events))
+    assert own.tolist() == [4.0, 6.0, 20.0, 7.0, 3.0]
+
+
+def test_threads_that_python_has_started_do_not_train() -> None:
+    """However long one sleeps."""
+    thread = Function(name="threading.py(1002): _bootstrap", kind="python")
+    sleep = Function(name="sleep", kind="python", caller=0)
+    events = [(0, 0.0, 100.0, 1, -1), (1, 0.0, 99.0, 1, 0), (2, 0.0, 10.0, 0, -1)]
+    own = own_us(trace_of([thread, sleep, Function(name="main", kind="python")], events))
+    assert own.tolist() == [0.0, 0.0, 10.0]
 
 
 def test_a_union_knows_what_it_covers() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -19,6 +22,9 @@ from holdfast.reliability.sources import read_any
 from holdfast.serve.reliabilitypage import draw_page
 
 _SHOWN = 20
+_AHEAD = 2
+_Item = TypeVar("_Item")
+_Out = TypeVar("_Out")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +42,29 @@ def make_report(request: Request) -> Report:
     per_node = parse_count(request.gpus_per_node, "--gpus-per-node", least=1, most=1024)
     readings = []
     for path in _files(request.paths):
-        table, reading = read_any(path, timezone=request.timezone)
+        table, reading = read_any(path, timezone=request.timezone, apply=ahead)
         readings.append((str(path), table, reading))
-    report = build(Books(readings), over_gpus=over, gpus_per_node=per_node)
+    report = build(Books(readings), over_gpus=over, gpus_per_node=per_node, apply=ahead)
     if report.jobs is None and report.outages is None:
         told = [f"{each.place}: {each.why}" for source in report.sources for each in source.told]
         why = f"; not readable: {told[0]}" if told else ""
         raise InputError(f"{request.paths[0]}: no attempt of a job and no failure record in it{why}")
     return report
+
+
+def ahead(function: Callable[[_Item], _Out], items: Iterable[_Item]) -> Iterator[_Out]:
+    """Call a function with items in threads, a few ahead of who takes what comes out, in order.
+
+    Polars lets other threads run while it works; more than a few pieces ahead would only take memory.
+    """
+    waiting: deque[Future[_Out]] = deque()
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

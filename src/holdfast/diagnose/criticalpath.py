@@ -2,7 +2,8 @@
 
 A function counts while it runs and nothing of a higher kind does: compute before memory before collectives
 before Python. Of Python only the innermost function counts, and only in the thread that trains. Several
-functions of one kind that run at the same time all count in full, so shares may add up to more than one.
+functions of one kind that run at the same time all count in full, so shares may add up to more than one. Of
+operations that call each other in one thread, as those of a CPU do, only the innermost counts.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.diagnose.nesting import Stretches, own_stretches
 from holdfast.observe.kineto import KINDS, Floats, Function, Ints, Trace
 
 _PYTHON = len(KINDS)
 """Place of Python in the order; one before it is that of its garbage collector."""
 COLLECTOR = "Python GC"
+_LAST_OP = KINDS.index("memory")
 _SPAWNED = "threading.py("
 """In the name of the function that every such thread begins with."""
 Mask = npt.NDArray[np.bool_]
@@ -47,13 +50,28 @@ def own_us(trace: Trace) -> Floats:
     """Return for each event how long it is on the critical path."""
     kinds = np.array([_order(function) for function in trace.functions], np.int64)
     kind = kinds[trace.function] if len(trace.function) else np.zeros(0, np.int64)
+    pieces = _pieces(trace, kind)
+    piece_kind = kind[pieces.owner]
     own = np.zeros(len(kind))
     for number in range(_PYTHON + 1):
-        higher = Union(trace.start_us[kind < number], trace.end_us[kind < number])
-        mine = np.flatnonzero(kind == number)
-        starts, ends = trace.start_us[mine], trace.end_us[mine]
-        own[mine] = ends - starts - (higher.covered(ends) - higher.covered(starts))
+        higher = Union(pieces.start[piece_kind < number], pieces.end[piece_kind < number])
+        mine = np.flatnonzero(piece_kind == number)
+        starts, ends = pieces.start[mine], pieces.end[mine]
+        free = ends - starts - (higher.covered(ends) - higher.covered(starts))
+        own += np.bincount(pieces.owner[mine], weights=free, minlength=len(own))
     return np.maximum(0.0, _innermost(trace, own, kind))
+
+
+def _pieces(trace: Trace, kind: Ints) -> Stretches:
+    """Return events as they are, but operations of compute and memory without those within them."""
+    is_op = kind <= _LAST_OP
+    ops, others = np.flatnonzero(is_op), np.flatnonzero(~is_op)
+    mine = own_stretches(trace.start_us[ops], trace.end_us[ops], trace.thread[ops])
+    return Stretches(
+        np.concatenate([ops[mine.owner], others]),
+        np.concatenate([mine.start, trace.start_us[others]]),
+        np.concatenate([mine.end, trace.end_us[others]]),
+    )
 
 
 def _order(function: Function) -> int:

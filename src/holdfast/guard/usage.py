@@ -105,8 +105,8 @@ def to_series(looks: list[tuple[int, dict[tuple[int, str], float]]]) -> dict[int
     found: dict[int, dict[str, Series]] = {}
     for (rank, resource), seen in moments.items():
         at = np.array([moment for moment, _ in seen], np.int64)
-        total = np.array([each for _, each in seen], np.float64)
-        gap_ns, grown = np.diff(at), np.diff(total)
+        totals_seen = np.array([each for _, each in seen], np.float64)
+        gap_ns, grown = np.diff(at), np.diff(totals_seen)
         good = (gap_ns > 0) & (grown >= 0)
         middle = at[:-1] + gap_ns // 2
         per_s = grown[good] / (gap_ns[good] / 1e9)

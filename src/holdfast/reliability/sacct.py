@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import polars as pl
+
 from holdfast.errors import InputError
 from holdfast.reliability.attempts import convert, finish, without_steps
 from holdfast.reliability.cells import check_zone
 from holdfast.reliability.opening import opened
 from holdfast.reliability.rawtables import open_table
 from holdfast.reliability.tables import Reading
-from holdfast.reliability.told import Tally
+from holdfast.reliability.told import Apply, Tally
 
 CALL = (
     "sacct -a -D -X -P --noconvert --format=JobID,JobName,User,Account,Partition,QOS,Priority,State,Submit,"
@@ -51,13 +53,13 @@ FIELDS = {
 """What Slurm calls our columns, in small letters; the first that is there is taken."""
 
 
-def read_sacct(path: Path, *, timezone: str = "UTC") -> Reading:
+def read_sacct(path: Path, *, timezone: str = "UTC", apply: Apply = map) -> Reading:
     """Read a file that sacct wrote; ``timezone`` is where its cluster's clocks are set."""
     with opened(path) as stream:
-        return parse_sacct(stream, str(path), timezone=timezone)
+        return parse_sacct(stream, str(path), timezone=timezone, apply=apply)
 
 
-def parse_sacct(stream: BinaryIO, place: str, *, timezone: str = "UTC") -> Reading:
+def parse_sacct(stream: BinaryIO, place: str, *, timezone: str = "UTC", apply: Apply = map) -> Reading:
     """Read what sacct wrote; raise InputError if there is no header that names a job."""
     zone = check_zone(timezone)
     table = open_table(stream, place, expected=f"a header, as of: {CALL}")
@@ -65,10 +67,15 @@ def parse_sacct(stream: BinaryIO, place: str, *, timezone: str = "UTC") -> Readi
     if "job" not in columns:
         raise InputError(f"{place}, row 1: no column JobID, expected the header and rows of: {CALL}")
     tally = Tally(place)
-    pieces = [
-        convert(without_steps(piece, tally), zone, tally, is_slurm=True)
-        for piece in table.frames(columns, tally)
-    ]
+
+    def work(piece: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
+        part = Tally(place)
+        return convert(without_steps(piece, part), zone, part, is_slurm=True), part
+
+    pieces = []
+    for piece, part in apply(work, table.frames(columns, tally)):
+        pieces.append(piece)
+        tally.add(part)
     return tally.reading(finish(pieces, tally))
 
 

@@ -18,6 +18,7 @@ from holdfast.reliability.rawtables import find_header, open_table
 from holdfast.reliability.sacct import CALL, FIELDS, choose, read_sacct
 from holdfast.reliability.sacctjson import read_sacct_json
 from holdfast.reliability.tables import Reading
+from holdfast.reliability.told import Apply
 from holdfast.reliability.xids import is_log, read_kernel_log
 
 Which = Literal["attempts", "events", "outages"]
@@ -39,10 +40,17 @@ _HEAD = 1 << 16
 
 
 def read_any(
-    path: Path, *, timezone: str = "UTC", columns: Mapping[str, str] | None = None, node: str | None = None
+    path: Path,
+    *,
+    timezone: str = "UTC",
+    columns: Mapping[str, str] | None = None,
+    node: str | None = None,
+    apply: Apply = map,
 ) -> tuple[Which, Reading]:
     """Read a file of any known kind; ``columns`` makes it a table of jobs, ``node`` is for logs of dmesg."""
     form: Form = "mapped" if columns else find_form(path)
+    if form == "sacct":
+        return TABLES[form], read_sacct(path, timezone=timezone, apply=apply)
     return TABLES[form], _read(path, form, timezone, columns, node)
 
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
 from holdfast.reliability.tables import MOST_TOLD, Broken, Reading
 
+
+class Apply(Protocol):
+    """A ``map``: calls a function with one item after the other, and returns what comes out, in order.
+
+    Whoever has cores to spare gives one that works ahead.
+    """
+
+    def __call__(self, function: Callable[[_Item], _Out], items: Iterable[_Item], /) -> Iterable[_Out]:
+        """Return what the function makes of each."""
+        ...
+
+
+_Item = TypeVar("_Item")
+_Out = TypeVar("_Out")
 _MOST_SHOWN = 40
 ROW = "row"
 """Column of the line that a row began on, in every table that is on its way."""
@@ -36,6 +50,12 @@ class Tally:
         for cells in kept.iter_rows(named=True):
             self.tell(cells[ROW], explain(cells))
         self.broken += bad.height - kept.height
+
+    def add(self, part: Tally) -> None:
+        """Count what was found in a part of the source, whose rows are counted already."""
+        self.broken += part.broken
+        self.left_out += part.left_out
+        self._told += part._told[: MOST_TOLD - len(self._told)]
 
     def reading(self, table: pl.DataFrame) -> Reading:
         """Return all of it, with the table that came out."""
