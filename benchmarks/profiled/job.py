@@ -55,18 +55,20 @@ class Wrong:
 
 
 class Records(Dataset[Tensor]):
-    """Records of an object store."""
+    """Records of an object store, each enough for some rows of a batch."""
 
-    def __init__(self, store: Client, wrong: Wrong, width: int) -> None:
+    def __init__(self, store: Client, wrong: Wrong, width: int, rows: int) -> None:
         self._store = store
         self._wrong = wrong
         self._width = width
+        self._rows = rows
 
     def __len__(self) -> int:
         return 1 << 20
 
     def __getitem__(self, index: int) -> Tensor:
         record = torch.frombuffer(self._store.fetch(index), dtype=torch.uint8)[: self._width].float()
+        record = record.expand(self._rows, -1)
         if self._wrong.is_on("copies"):
             self._stage(record)
         return record / 255
@@ -127,8 +129,8 @@ def main() -> None:
 def train(options: argparse.Namespace, model: nn.Module, wrong: Wrong) -> None:
     """Run the loop."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-    data = Records(Client(options.store, wrong.rank), wrong, options.width)
-    batches = forever(DataLoader(data, batch_size=options.batch))
+    data = Records(Client(options.store, wrong.rank), wrong, options.width, options.batch)
+    batches = forever(DataLoader(data, batch_size=None))
     pair = pair_group(wrong.rank) if options.groups else None
     for _ in range(options.steps):
         if wrong.kind == "lengths" and options.emulated:

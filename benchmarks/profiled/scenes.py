@@ -65,10 +65,10 @@ def _wrong(kind: str, ranks: tuple[int, ...], amount: float) -> tuple[str, ...]:
 def _slow_data(seed: int) -> list[Scene]:
     chance = _chance(seed, "storage")
     slow = EVERYBODY if seed % 2 else _some(chance)
-    delay = chance.uniform(4, 12)
+    delay = chance.uniform(16, 48)
     store = ("--slow", *map(str, slow), "--delay-ms", f"{delay:.2f}")
     copying = _some(_chance(seed, "copies"))
-    amount = _chance(seed, "amount of copies").uniform(0.005, 0.015)
+    amount = _chance(seed, "amount of copies").uniform(0.02, 0.06)
     more = _chance(seed, "lengths").uniform(0.5, 0.9)
     return [
         Scene(

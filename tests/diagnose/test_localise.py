@@ -114,3 +114,17 @@ def test_half_of_a_few_may_have_the_same_fault(bad_side: int) -> None:
     found = Roles(np.zeros(4, np.int64)).residuals(values, Floors(0.002, 0.01), bad_side=bad_side)
     assert found.usual.tolist() == pytest.approx([bad_side * 0.1] * 4)
     assert (bad_side * found.score > 8).tolist() == [False, True, False, True]
+
+
+def test_who_waits_for_a_late_rank_has_no_slow_network() -> None:
+    """Half of a small job copies too much; the other half is in its collective meanwhile, and moves little."""
+    patterns = Patterns(
+        names=["copy", "all_reduce"],
+        kinds=["memory", "collective"],
+        ranks=np.arange(4),
+        beta=np.array([[0.25, 0.25, 0.0, 0.0], [0.08, 0.08, 0.34, 0.35]], np.float32),
+        mu=np.array([[1.0] * 4, [0.6, 0.6, 0.35, 0.36]], np.float32),
+        sigma=np.zeros((2, 4), np.float32),
+    )
+    found = localise(patterns)
+    assert [(finding.kind, finding.ranks) for finding in found] == [("memory", [0, 1])]

@@ -186,3 +186,29 @@ def test_a_real_trace_has_ops_calls_and_marks(tmp_path: Path) -> None:
     called = found.caller >= 0
     assert called.any()
     assert np.all(found.start_us[called] >= found.start_us[found.caller[called]] - 1e-3)
+
+
+def test_where_an_object_lies_is_not_its_name() -> None:
+    """The same call on two objects is one function: addresses differ from worker to worker."""
+    calls = [
+        call("<built-in method recv of socket object at 0x7f01>", 1, None, 0, 10),
+        call("<built-in method recv of socket object at 0x7f02ab>", 2, None, 20, 10),
+    ]
+    found = parse(json.dumps({"traceEvents": calls}))
+    assert [function.name for function in found.functions] == ["<built-in method recv of socket object>"]
+    assert found.function.tolist() == [0, 0]
+
+
+def test_a_collection_calls_nobody() -> None:
+    """It has no number, and so has the function that nobody called no caller."""
+    collection = event("Python GC", "python_function", 2, 3)
+    found = parse(json.dumps({"traceEvents": [collection, call("main", 1, None, 0, 10)]}))
+    assert {function.name: function.caller for function in found.functions} == {"Python GC": -1, "main": -1}
+    assert found.caller.tolist() == [-1, -1]
+
+
+def test_what_times_count_from_is_told() -> None:
+    """So that samples of the host can be laid beside them."""
+    events = [call("main", 1, None, 0, 10)]
+    assert parse(json.dumps({"baseTimeNanoseconds": 17, "traceEvents": events})).base_ns == 17
+    assert parse(json.dumps({"traceEvents": events})).base_ns == 0

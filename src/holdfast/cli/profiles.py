@@ -59,12 +59,17 @@ def find_profile(paths: Sequence[Path]) -> Path | None:
 
 def show_profiles(paths: Sequence[Path], wanted: Wanted) -> None:
     """Read all traces, compare the ranks, and show who is to blame."""
-    for path, flag, endings in ((wanted.html, "--html", (".html",)), (wanted.bundle, "--bundle", (".md",))):
-        if path is not None:
-            check_chart(path, flag, endings)
+    check(wanted)
     kept = find_profile(paths)
     case = to_case(read_profile(kept), kept.parent) if kept is not None else read_case(paths)
     show_case(case, wanted)
+
+
+def check(wanted: Wanted) -> None:
+    """Refuse before anything long begins what could not be written afterwards."""
+    for path, flag, ending in ((wanted.html, "--html", ".html"), (wanted.bundle, "--bundle", ".md")):
+        if path is not None:
+            check_chart(path, flag, (ending,))
 
 
 def show_case(case: Case, wanted: Wanted) -> None:

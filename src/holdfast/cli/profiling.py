@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from holdfast.cli.profiles import Wanted, show_case
+from holdfast.cli.profiles import Wanted, check, show_case
 from holdfast.cli.quantities import parse_count
 from holdfast.errors import InputError
 from holdfast.guard.jobprofile import Wish, read_profile, to_case, wish_path
@@ -24,6 +24,7 @@ _PATIENCE_S = 600.0
 
 def profile(run_dir: Path, steps: str | None, wanted: Wanted) -> None:
     """Ask for a profile, wait until it is there, and show it."""
+    check(wanted)
     count = None if steps is None else parse_count(steps, "--steps", least=1, most=MOST_STEPS)
     log = run_dir / "events.jsonl"
     if not log.is_file():

@@ -44,6 +44,8 @@ _STEADY = 0.4
 _SPREAD_OUT = 4
 """Workers of a role, below which nobody can say that they are spread and not one of them off."""
 _TO_ONE = re.compile(r"send|recv", re.IGNORECASE)
+_EXPLAINED = 1.5
+"""So many times what others are late by, who waits for them may spend in collectives."""
 _AGREES = 3.0
 """Score of each of two signs, from which on they say the same."""
 
@@ -82,8 +84,19 @@ def localise(patterns: Patterns, roles: Ints | None = None) -> list[Finding]:
         uneven = []
     if uneven:  # Then who computes longest has only got the most to do.
         own = [finding for finding in own if finding.kind != "compute"]
-    found = [*uneven, *own, *_networks(patterns, same), *_common(patterns, same)]
+    networks = [finding for finding in _networks(patterns, same) if not _is_waiting(finding, [*uneven, *own])]
+    found = [*uneven, *own, *networks, *_common(patterns, same)]
     return sorted(found, key=lambda finding: -finding.cost)
+
+
+def _is_waiting(network: Finding, own: Sequence[Finding]) -> bool:
+    """Say whether others are late by about as much as these take longer in collectives: then they wait."""
+    late = [
+        finding.cost
+        for finding in own
+        if finding.what == "uneven" or not set(finding.ranks) & set(network.ranks)
+    ]
+    return bool(late) and network.cost <= _EXPLAINED * max(late)
 
 
 def _is_slow_compute(finding: Finding) -> bool:

@@ -19,6 +19,8 @@ _MAD = 1.4826
 _ALONE = 8.0
 _BEYOND = 2.0
 """What one alone has to reach, and how many times what chance has done: few values have short tails."""
+_ALONE_OF_FEW = 5.0
+"""The same in a small job, whose scales are wide already."""
 _LEAST_SCORE = 4.0
 _UNSURE = 10.0
 _FEW = 2
@@ -107,7 +109,8 @@ def limit(scores: Sequence[Values], *, bad_side: int = 1) -> float:
     if not len(bad):
         return math.inf
     chance, bad = np.sort(-bad[bad < 0]), np.sort(bad[bad > 0])[::-1]
-    alone = max(_ALONE, _BEYOND * float(chance[-1]) if len(chance) else 0.0)
+    enough = _ALONE if max(map(len, scores)) >= _MANY else _ALONE_OF_FEW
+    alone = max(enough, _BEYOND * float(chance[-1]) if len(chance) else 0.0)
     count = np.arange(1, len(bad) + 1)
     by_chance = 1 + len(chance) - np.searchsorted(chance, bad)
     good = np.flatnonzero((by_chance <= FALSE_SHARE * count) & (bad >= _LEAST_SCORE))
