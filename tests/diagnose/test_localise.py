@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from holdfast.diagnose.localise import Finding, localise
+from holdfast.diagnose.patterns import Patterns
 from holdfast.diagnose.unlike import Floors, Roles, limit
 from patterned.made import Made, make
 
@@ -117,7 +118,7 @@ def test_half_of_a_few_may_have_the_same_fault(bad_side: int) -> None:
 
 
 def test_who_waits_for_a_late_rank_has_no_slow_network() -> None:
-    """Half of a small job copies too much; the other half is in its collective meanwhile, and moves little."""
+    """Half of a small job copies too much; the other half is in its collective meanwhile."""
     patterns = Patterns(
         names=["copy", "all_reduce"],
         kinds=["memory", "collective"],
