@@ -17,6 +17,7 @@ from holdfast.diagnose.wording import name_ranks
 from holdfast.errors import InputError
 from holdfast.findings import Suspect
 from holdfast.observe.flight import read_dumps
+from holdfast.observe.places import is_address
 
 _UNSURE = 0.8
 RULES = ("roles", "published")
@@ -25,22 +26,26 @@ TRACES = (".parquet", ".csv", ".jsonl", ".ndjson")
 """How the names of traces of operations end."""
 
 
-def diagnose(paths: Sequence[Path], what_if: str | None, wanted: Wanted) -> None:
+def diagnose(places: Sequence[str], what_if: str | None, wanted: Wanted) -> None:
     """Read what ranks left behind, find the guilty ones, and show them."""
     as_json = wanted.as_json
-    if len(paths) == 1 and paths[0].suffix in TRACES:
-        show_trial(paths[0], what_if, as_json=as_json)
+    if len(places) == 1 and Path(places[0]).suffix in TRACES and not is_address(places[0]):
+        show_trial(Path(places[0]), what_if, as_json=as_json)
         return
     if what_if is not None:
         raise InputError(f"--what-if needs a trace of operations, expected one file: {' or '.join(TRACES)}")
     if wanted.rule not in RULES:
         raise InputError(f"--rule is {wanted.rule!r}, expected {' or '.join(RULES)}")
-    if find_profile(paths) is not None or is_profiles(paths):
-        show_profiles(paths, wanted)
+    if find_profile(places) is not None or is_profiles(places):
+        show_profiles(places, wanted)
         return
-    for path, flag in ((wanted.html, "--html"), (wanted.bundle, "--bundle")):
-        if path is not None:
+    far = next((place for place in places if is_address(place)), None)
+    if far is not None:
+        raise InputError(f"{far}: holds no traces of torch's profiler, expected *.json or *.json.gz")
+    for value, flag in ((wanted.html, "--html"), (wanted.bundle, "--bundle"), (wanted.ray, "--ray")):
+        if value is not None:
             raise InputError(f"{flag} needs profiles, expected a run or traces of torch's profiler")
+    paths = [Path(place) for place in places]
     dumps = read_dumps(paths)
     hang = diagnose_hang(dumps)
     if as_json:

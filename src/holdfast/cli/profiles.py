@@ -19,7 +19,9 @@ from holdfast.diagnose.verdict import judge_as_published
 from holdfast.diagnose.wording import name_ranks
 from holdfast.errors import InputError
 from holdfast.guard.jobprofile import read_profile, to_case
+from holdfast.guard.onray import map_on_ray
 from holdfast.guard.reducing import Reduced, Unread, find_traces, reduce_all
+from holdfast.observe.places import is_address, opened
 
 _HEAD = 1 << 20
 JOB = "job.json"
@@ -32,36 +34,38 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     html: Path | None = None
     bundle: Path | None = None
+    ray: str | None = None
+    """Address of a cluster that reads the traces; None: this machine does."""
 
 
-def is_profiles(paths: Sequence[Path]) -> bool:
+def is_profiles(places: Sequence[str]) -> bool:
     """Say whether these are traces of a profiler: by the first that could be one."""
-    traces = find_traces(paths)
+    traces = find_traces(places)
     if not traces:
         return False
     try:
-        with traces[0].open("rb") as stream:
+        with opened(traces[0]) as stream:
             head = stream.read(_HEAD)
-    except OSError:
+    except InputError:
         return False
     return head.startswith(b"\x1f\x8b") or b'"traceEvents"' in head or b'"ph"' in head
 
 
-def find_profile(paths: Sequence[Path]) -> Path | None:
+def find_profile(places: Sequence[str]) -> Path | None:
     """Return the profile that is meant: a folder that ``holdfast profile`` made, or a run's newest one."""
-    if len(paths) != 1 or not paths[0].is_dir():
+    if len(places) != 1 or is_address(places[0]) or not (path := Path(places[0])).is_dir():
         return None
-    if (paths[0] / JOB).is_file():
-        return paths[0] / JOB
-    inside = sorted(paths[0].glob(f"profiles/*/{JOB}"), key=lambda path: path.stat().st_mtime)
+    if (path / JOB).is_file():
+        return path / JOB
+    inside = sorted(path.glob(f"profiles/*/{JOB}"), key=lambda each: each.stat().st_mtime)
     return inside[-1] if inside else None
 
 
-def show_profiles(paths: Sequence[Path], wanted: Wanted) -> None:
+def show_profiles(places: Sequence[str], wanted: Wanted) -> None:
     """Read all traces, compare the ranks, and show who is to blame."""
     check(wanted)
-    kept = find_profile(paths)
-    case = to_case(read_profile(kept), kept.parent) if kept is not None else read_case(paths)
+    kept = find_profile(places)
+    case = to_case(read_profile(kept), kept.parent) if kept is not None else read_case(places, wanted.ray)
     show_case(case, wanted)
 
 
@@ -95,9 +99,9 @@ def show_case(case: Case, wanted: Wanted) -> None:
         console.print(one_line(line), highlight=False, markup=False, soft_wrap=True)
 
 
-def read_case(paths: Sequence[Path]) -> Case:
-    """Reduce all traces and compare them."""
-    reduced, unread = _read(find_traces(paths))
+def read_case(places: Sequence[str], ray: str | None = None) -> Case:
+    """Reduce all traces, on a Ray cluster where one is given, and compare them."""
+    reduced, unread = _read(find_traces(places), ray)
     known: dict[int, Known] = {}
     for each in reduced:
         known |= each.known
@@ -108,14 +112,15 @@ def read_case(paths: Sequence[Path]) -> Case:
     return msgspec.structs.replace(case, traces=traces, unread=[each.why for each in unread])
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[Reduced], list[Unread]]:
+def _read(traces: Sequence[str], ray: str | None) -> tuple[list[Reduced], list[Unread]]:
     """Reduce all traces; two of one rank are refused, and so is a folder without a single one."""
     console = Console(stderr=True)
+    spread = map_on_ray(ray) if ray is not None else None
     reduced: dict[int, Reduced] = {}
     unread: list[Unread] = []
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("traces", total=len(paths))
-        for found in reduce_all(paths, lambda: bar.advance(task)):
+        task = bar.add_task("traces", total=len(traces))
+        for found in reduce_all(traces, lambda: bar.advance(task), spread=spread):
             if isinstance(found, Unread):
                 unread.append(found)
                 continue

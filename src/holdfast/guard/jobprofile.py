@@ -82,10 +82,10 @@ def to_case(profile: JobProfile, folder: Path | None = None) -> Case:
 
 def _traces(folder: Path) -> dict[int, str]:
     found = {}
-    for path in find_traces([folder]):
-        rank = rank_of(path.with_name(path.name.partition(".")[0]))
+    for trace in find_traces([str(folder)]):
+        rank = rank_of(Path(Path(trace).name.partition(".")[0]))
         if rank is not None:
-            found[rank] = str(path)
+            found[rank] = trace
     return found
 
 

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from holdfast.guard.usage import Series
 from holdfast.job.files import replace_file
 from holdfast.observe.flight import rank_of
 from holdfast.observe.kineto import read_trace
+from holdfast.observe.places import list_files
 from holdfast.telemetry import Channel
 
 ENDINGS = (".json", ".json.gz")
@@ -69,24 +71,22 @@ Usage = Mapping[int, Mapping[str, Series]]
 """By rank and resource."""
 
 
-def reduce_file(path: Path, usage: Usage | None = None) -> Reduced | Unread:
+def reduce_file(path: str, usage: Usage | None = None) -> Reduced | Unread:
     """Read a trace and reduce it, with what its rank used meanwhile."""
     try:
         trace = read_trace(path)
     except InputError as error:
-        return Unread(path=str(path), why=str(error))
-    bare = path.with_name(path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace"))
-    rank = trace.rank if trace.rank is not None else rank_of(bare)
+        return Unread(path=path, why=str(error))
+    name = Path(path).name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+    rank = trace.rank if trace.rank is not None else rank_of(Path(name))
     if rank is None:
-        return Unread(
-            path=str(path), why=f"{path}: tells no rank, expected one in distributedInfo or the name"
-        )
+        return Unread(path=path, why=f"{path}: tells no rank, expected one in distributedInfo or the name")
     steps = sum(bool(_STEP.match(mark.name)) for mark in trace.marks)
     mine = (usage or {}).get(rank, {})
     scale = network_scale(usage or {})
     pattern, known = reduce_trace(trace, rank, to_samples(mine, trace.base_ns, scale), steps, scale)
     return Reduced(
-        path=str(path),
+        path=path,
         usage={name: float(np.mean(each.per_s)) for name, each in mine.items() if each.per_s},
         pattern=pattern,
         known=known,
@@ -97,24 +97,44 @@ def reduce_file(path: Path, usage: Usage | None = None) -> Reduced | Unread:
     )
 
 
+class Spread(Protocol):
+    """A ``map`` over traces, on however many machines."""
+
+    def __call__(
+        self, function: Callable[[str], Reduced | Unread], items: Iterable[str], /
+    ) -> Iterable[Reduced | Unread]:
+        """Return what the function makes of each, in order."""
+        ...
+
+
 def reduce_all(
-    paths: Sequence[Path],
+    traces: Sequence[str],
     on_done: Callable[[], None] = lambda: None,
     *,
     usage: Usage | None = None,
-    most_cores: int = 1024,
+    spread: Spread | None = None,
 ) -> Iterator[Reduced | Unread]:
-    """Yield what is left of each trace, in order; as many at a time as there are cores."""
-    cores = min(most_cores, len(os.sched_getaffinity(0)))
-    if len(paths) == 1 or cores == 1:
-        for path in paths:
-            yield reduce_file(path, usage)
-            on_done()
-        return
-    with ProcessPoolExecutor(min(cores, len(paths))) as pool:
-        for found in pool.map(partial(reduce_file, usage=usage), paths):
-            yield found
-            on_done()
+    """Yield what is left of each trace, in order; as many at a time as there are cores, unless told how."""
+    work = partial(reduce_file, usage=usage)
+    for found in (spread or on_cores(len(traces)))(work, traces):
+        yield found
+        on_done()
+
+
+def on_cores(traces: int, most: int = 1024) -> Spread:
+    """Return a ``map`` over the cores of this machine, each in a process of its own."""
+    cores = min(most, len(os.sched_getaffinity(0)), traces)
+
+    def spread(
+        function: Callable[[str], Reduced | Unread], items: Iterable[str]
+    ) -> Iterator[Reduced | Unread]:
+        if cores <= 1:
+            yield from map(function, items)
+            return
+        with ProcessPoolExecutor(cores) as pool:
+            yield from pool.map(function, items)
+
+    return spread
 
 
 def to_samples(usage: Mapping[str, Series], base_ns: int, scale: float) -> dict[str, Samples]:
@@ -138,16 +158,9 @@ def network_scale(usage: Usage) -> float:
     return most if most > 0 else 1.0
 
 
-def find_traces(paths: Sequence[Path]) -> list[Path]:
-    """Return the traces in files and folders; none is opened, and what may never end, as a pipe, is none."""
-    found: list[Path] = []
-    for path in paths:
-        try:
-            inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-        found += [each for each in inside if each.name.endswith(ENDINGS) and each.is_file()]
-    return found
+def find_traces(places: Sequence[str]) -> list[str]:
+    """Return the traces in files and folders, here or at addresses; none is opened."""
+    return [trace for place in places for trace in list_files(place, ENDINGS)]
 
 
 # --- as a program -------------------------------------------------------------------------------
@@ -163,7 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.nice(_NICE)
     usage = msgspec.msgpack.decode(args.usage.read_bytes(), type=dict[int, dict[str, Series]])
     cores = max(1, len(os.sched_getaffinity(0)) // _TRAINING)
-    found = list(reduce_all(args.traces, usage=usage, most_cores=cores))
+    traces = [str(path) for path in args.traces]
+    found = list(reduce_all(traces, usage=usage, spread=on_cores(len(traces), cores)))
     reduced = [each for each in found if isinstance(each, Reduced)]
     unread = [each for each in found if isinstance(each, Unread)]
     replace_file(args.out, msgspec.msgpack.encode(Found(reduced=reduced, unread=unread)))

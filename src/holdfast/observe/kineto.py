@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import InputError
+from holdfast.observe.places import opened
 
 PIECE = 16 << 20
 """Bytes that are parsed together."""
@@ -121,16 +122,16 @@ _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _ONE = msgspec.json.Decoder(_Event)
 
 
-def read_trace(path: Path) -> Trace:
-    """Read a trace; InputError if it is none, or ends too early."""
+def read_trace(path: Path | str) -> Trace:
+    """Read a trace at a path or an address; InputError if it is none, or ends too early."""
     try:
-        with path.open("rb") as plain:
+        with opened(str(path)) as plain:
             is_gzip = plain.read(2) == b"\x1f\x8b"
             plain.seek(0)
             stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if is_gzip else plain
             return parse_trace(stream, str(path))
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 def parse_trace(stream: BinaryIO, place: str) -> Trace:

@@ -72,7 +72,7 @@ def detect(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
 @app.command()
 def diagnose(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="FILE...",
             help="Traces of torch's profiler or Flight Recorder dumps, one per rank; a table of operations; "
@@ -90,6 +90,10 @@ def diagnose(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     ] = "roles",
     html: Html = None,
     bundle: Bundle = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Read traces on a Ray cluster: its address, auto, or local."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Find out who is to blame, from what all ranks of a job left behind.
@@ -97,6 +101,8 @@ def diagnose(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     Example: holdfast diagnose traces/ --html report.html
 
     Example: holdfast diagnose holdfast_runs/20261115-194012-4f1c --bundle case.md
+
+    Example: holdfast diagnose s3://bucket/traces --ray auto
 
     Example: holdfast diagnose dumps/
 
@@ -108,7 +114,7 @@ def diagnose(  # noqa: PLR0913, PLR0917 - typer reads the flags from here.
     from holdfast.cli.profiles import Wanted
 
     need_stdout()
-    wanted = Wanted(rule=rule, as_json=as_json, html=html, bundle=bundle)
+    wanted = Wanted(rule=rule, as_json=as_json, html=html, bundle=bundle, ray=ray)
     diagnosis.diagnose(files, what_if, wanted)
 
 
