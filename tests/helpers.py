@@ -28,6 +28,7 @@ from holdfast.values import (
     JobStopped,
     LauncherDied,
     Probed,
+    Profiled,
     Regrouped,
     RunEnded,
     RunStarted,
@@ -139,6 +140,9 @@ EVENTS: tuple[AnyEvent, ...] = (
     JobRelieved(change=CHANGE),
     SuspectsNamed(since_step=7, suspects=[SUSPECT, SUSPECT]),
     SuspectsNamed(since_step=7, suspects=[]),
+    Profiled(
+        order="b", why="a person asked", first_step=10, last_step=19, suspects=[], missing=[1], blocked_s=0.5
+    ),
     Probed(order="a", ranks=[0, 1], suspects=[], silent=["rank 1 did not answer"], gemm_s={"0": 0.005}),
     JobHung(lasted_s=12.5, limit_s=10.0, suspects=[SUSPECT], stacks={"1": ["train.py:3 main"]}),
     JobHung(lasted_s=12.5, limit_s=10.0, suspects=[]),

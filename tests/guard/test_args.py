@@ -48,6 +48,8 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
         "kill_hung": None,
         "probe": None,
         "precheck": None,
+        "profile": None,
+        "profile_every": None,
     }
 
 
@@ -61,6 +63,8 @@ def test_torchruns_flags_set_our_settings() -> None:
         "kill_hung": None,
         "probe": None,
         "precheck": None,
+        "profile": None,
+        "profile_every": None,
     }
     assert parse(["--no-kill-hung", "train.py"], {}).flags["kill_hung"] is False
     assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"
