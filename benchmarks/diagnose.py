@@ -76,7 +76,10 @@ def main() -> None:
         for scene, seed in bar.track(chosen, description="scenes"):
             outcome = play(scene, seed, options.keep)
             outcomes.append(outcome)
-            told = "right" if outcome.tools["holdfast"].is_right else f"WRONG: {outcome.said}"
+            ours_said = outcome.tools["holdfast"]
+            told = "right" if ours_said.is_right else "WRONG"
+            if not ours_said.is_right or ours_said.good < ours_said.named:
+                told += f": {outcome.said}"
             print(f"seed {seed} {scene.kind}: {told}", file=sys.stderr, flush=True)
     report(outcomes, as_json=options.json)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from holdfast.detect.links import LinkRate
+from holdfast.diagnose.case import stands_out
 from holdfast.diagnose.links import SlowLink
 from holdfast.diagnose.settle import settle
 from holdfast.findings import Cause, Suspect
@@ -70,3 +72,19 @@ def test_who_is_kept_from_running_is_late_in_everything() -> None:
     assert (first.cause, first.ranks, first.cost_s) == ("cpu_contention", [1], 2.0)
     assert first.evidence == ["aten::mm takes longer", "recv_into takes longer"]
     assert second == other
+
+
+def rate(source: int, target: int, mb_s: float) -> LinkRate:
+    return LinkRate(
+        source=source, target=target, moved_bytes=10**8, busy_s=5.0, elapsed_s=10.0, rate_bytes_s=1e6 * mb_s
+    )
+
+
+def test_uneven_links_are_all_of_them() -> None:
+    """The slowest of a row of slow ones is not the link that is slow; one far below all others is."""
+    ring = [(0, 3, 10.9), (1, 0, 19.7), (2, 1, 8.6)]
+    assert not stands_out([link(3, 2)], [rate(*each) for each in (*ring, (3, 2, 6.8))])
+    assert stands_out([link(3, 2)], [rate(*each) for each in (*ring, (3, 2, 2.0))])
+    assert stands_out([], [rate(*each) for each in ring])
+    nic = SlowLink(kind="nic", ranks=[2], slowdown=4.0, lost_share=0.3, evidence="slow")
+    assert stands_out([nic], [rate(0, 3, 10.0), rate(1, 0, 9.0), rate(2, 1, 2.0), rate(3, 2, 2.5)])

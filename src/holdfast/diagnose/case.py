@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import msgspec
 
 from holdfast.detect.links import LinkRate
-from holdfast.diagnose.links import find_slow_links
+from holdfast.diagnose.links import SlowLink, find_slow_links
 from holdfast.diagnose.reduce import Known, WorkerPattern
 from holdfast.diagnose.verdict import Verdict, judge_profiles
 from holdfast.telemetry import Channel
+
+_FAR = 1.5
+"""So many times slower than the slowest of the others is one link that is slow."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +45,21 @@ def make_case(
     links: Sequence[LinkRate] = (),
 ) -> Case:
     """Judge profiles; ``links`` are the rates of connections meanwhile."""
-    verdict = judge_profiles(workers, known, groups, world_size, find_slow_links(links, None))
+    slow = find_slow_links(links, None)
+    verdict = judge_profiles(workers, known, groups, world_size, slow if stands_out(slow, links) else [])
     return Case(verdict=verdict, workers=list(workers), known=known, groups=groups)
+
+
+def stands_out(slow: Sequence[SlowLink], links: Sequence[LinkRate]) -> bool:
+    """Say whether slow links are slower than all others by far; else all of them are uneven."""
+    named = {frozenset(pair) for each in slow for pair in combinations(each.ranks, 2)}
+    alone = {each.ranks[0] for each in slow if len(each.ranks) == 1}
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    for link in links:
+        if link.rate_bytes_s:
+            ends = frozenset((link.source, link.target))
+            rates[ends in named or bool(ends & alone)].append(link.rate_bytes_s)
+    return not rates[True] or not rates[False] or _FAR * min(rates[True]) <= min(rates[False])
 
 
 def with_hosts(case: Case, hosts: Mapping[int, str]) -> Case:
