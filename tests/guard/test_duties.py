@@ -141,7 +141,7 @@ def test_a_guard_whose_controller_is_gone_judges_alone(two: Two) -> None:
     two.collector.close()
     for second in range(later, later + 5):
         two.second.pass_second(second, 0.04, 0.01)
-    for second in range(later + 5, later + 10):
+    for second in range(later + 5, later + 12):
         two.second.pass_second(second, 0.09, 0.01)
     assert JobSlowed in [type(event) for event in two.second.told]
 
@@ -152,6 +152,6 @@ def test_a_guard_that_was_told_nothing_judges_alone(tmp_path: Path, ears: Ears) 
     assert isinstance(side.duty, Alone)
     for second in range(5):
         side.pass_second(second, 0.04, 0.01)
-    for second in range(5, 10):
+    for second in range(5, 12):
         side.pass_second(second, 0.09, 0.01)
     assert JobSlowed in [type(event) for event in side.told]

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import msgspec
 
-from holdfast.detect.hindsight import Hindsight
 from holdfast.detect.jobsteps import JobStep, JobSteps
+from holdfast.detect.lasting import LASTING_S, Lasting
 from holdfast.detect.steps import StepDetector
 from holdfast.diagnose.profiles import Profile, profiles_of
 from holdfast.findings import ChangePoint
@@ -26,7 +26,7 @@ LARGE, HISTORY_LARGE = 1000, 48
 HEALTHY_STEPS = 100
 """Of them, those before a slowdown that are taken for healthy."""
 ENOUGH_STEPS = 8
-ENOUGH_S = 2.0
+ENOUGH_S = LASTING_S
 """A slowdown is looked into when it has lasted so many steps, and so long: hosts are asked once a second."""
 SETTLED_STEPS = 80
 TOO_LONG_S = 20.0
@@ -57,7 +57,7 @@ class Lookout:
     def __init__(self) -> None:
         self._jobs = JobSteps()
         self._detector = StepDetector()
-        self._hindsight = Hindsight()
+        self._lasting = Lasting()
         self._cycle = 0
         self._attempt = 0
         self._steps: dict[int, deque[Step]] = {}
@@ -161,12 +161,15 @@ class Lookout:
             return []
         self._seen += 1
         found = self._detector.update(each.step, each.duration_s, each.work)
-        changes = self._hindsight.take(found, each.ended_s)
+        # What was healthy is noted at once, before it is forgotten; it is told when it has lasted.
+        for change in found:
+            self._follow(change)
+        since_s = self._ended_s(found[0].step - 1) if found else each.ended_s
+        changes = self._lasting.take(found, since_s=since_s, now_s=each.ended_s)
         if changes is None:  # The job had only been fast for a moment: that is not what it is held against.
             self._detector = StepDetector()
+            self.trouble = None
             return []
-        for change in changes:
-            self._follow(change)
         return changes
 
     def _follow(self, change: ChangePoint) -> None:
@@ -210,7 +213,7 @@ class Lookout:
         """Begin anew: another attempt, or a step is something else now."""
         self._attempt, self._cycle = self._jobs.attempt, self._jobs.cycle
         self._detector = StepDetector()
-        self._hindsight = Hindsight()
+        self._lasting = Lasting()
         self._ends.clear()
         self._seen = 0
         self._is_settled = False

@@ -23,7 +23,7 @@ from holdfast.diagnose.links import SlowLink, find_slow_links
 from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.telling import tell_change, tell_probe, tell_suspect
-from holdfast.findings import Suspect
+from holdfast.findings import ChangePoint, Suspect
 from holdfast.guard.batches import Batch
 from holdfast.guard.inquiry import Inquiry
 from holdfast.guard.jobprofile import Progress
@@ -73,14 +73,14 @@ class Inspector:
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
         self._inquiry.take(batches)
-        for change in self._lookout.take([step for batch in batches for step in batch.steps]):
-            event = JobSlowed if change.direction == "slow" else JobRelieved
-            self._tell(event(change=change))
-            self._say.line(tell_change(change))
-            if change.direction == "slow":
-                self._inquiry.ask(sorted(self._hosts), now_s=now_s)
-            else:
-                self._settle_for_weak()
+        before = self._lookout.trouble
+        changes = self._lookout.take([step for batch in batches for step in batch.steps])
+        trouble = self._lookout.trouble
+        if trouble is not None and (before is None or before.since_step != trouble.since_step):
+            # While it goes on: by the time that it has lasted long enough to be told, the answers are there.
+            self._inquiry.ask(sorted(self._hosts), now_s=now_s)
+        for change in changes:
+            self._tell_change(change)
         if self._lookout.is_ripe() and self._inquiry.is_over(now_s):
             self._name(now_s)
         self._take_probe(now_s)
@@ -89,6 +89,13 @@ class Inspector:
         if uneven:
             self._tell(SuspectsNamed(since_step=0, suspects=uneven))
             self._say_suspects(uneven)
+
+    def _tell_change(self, change: ChangePoint) -> None:
+        event = JobSlowed if change.direction == "slow" else JobRelieved
+        self._tell(event(change=change))
+        self._say.line(tell_change(change))
+        if change.direction != "slow":
+            self._settle_for_weak()
 
     def progress(self) -> Progress | None:
         """Return where the job is; None before it has made a few steps."""

@@ -1,0 +1,49 @@
+"""Holds back the news of a change until it has lasted: what is over within seconds is nobody's concern.
+
+A host is busy with something else for two seconds, and a job of short steps feels it for thirty of them. And
+a job that gets faster shows in hindsight that it had been slow all along; so does one that has a good second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.findings import ChangePoint
+
+LASTING_S = 5.0
+
+
+class Lasting:
+    """A filter between a detector of changes and those who are told."""
+
+    def __init__(self) -> None:
+        self._held: list[ChangePoint] = []
+        self._since_s = 0.0
+
+    def take(
+        self, changes: Sequence[ChangePoint], *, since_s: float, now_s: float
+    ) -> list[ChangePoint] | None:
+        """Take in changes, the first of which began then, or none; return what may be told now.
+
+        None: the job had only been fast for a moment, and the detector has to begin anew.
+        """
+        if not self._held:
+            if not _is_news(changes):
+                return list(changes)
+            # That a job had been slow is true if it stays fast from now on.
+            self._held, self._since_s = list(changes), since_s if changes[-1].is_slow else now_s
+        elif changes:
+            was_slow, is_slow = self._held[-1].is_slow, changes[-1].is_slow
+            if was_slow != is_slow:
+                self._held = []
+                return [] if was_slow else None
+            self._held += changes
+        if now_s - self._since_s < LASTING_S:
+            return []
+        told, self._held = self._held, []
+        return told
+
+
+def _is_news(changes: Sequence[ChangePoint]) -> bool:
+    """Say whether a slowdown begins with it, or becomes known only with its end."""
+    return any(change.direction == "slow" for change in changes)
