@@ -88,7 +88,7 @@ def test_relief_closes_the_case() -> None:
 
 def test_a_slowdown_that_is_over_at_once_names_nobody() -> None:
     """Nor is it told: a bump of three seconds is nobody's concern."""
-    harm = Harm(kind="compute", ranks=(1,), more_s=0.9, first=60, until=64)
+    harm = Harm(kind="compute", ranks=(1,), more_s=0.4, first=60, until=64)
     watched = watch_job(SimulatedJob(harms=(harm,), steps=120))
     assert watched.named == []
     assert watched.changes == []
