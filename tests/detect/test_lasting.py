@@ -24,9 +24,11 @@ SLOW, RELIEF = change(5, "slow", is_slow=True), change(80, "relief", is_slow=Fal
 SLOWER, LESS_SLOW = change(40, "slow", is_slow=True), change(60, "relief", is_slow=True)
 
 
-def take(lasting: Lasting, changes: Sequence[ChangePoint], now_s: float) -> list[ChangePoint] | None:
+def take(
+    lasting: Lasting, changes: Sequence[ChangePoint], now_s: float, *, is_slow: bool = True
+) -> list[ChangePoint] | None:
     """Give changes that were known as soon as they began."""
-    return lasting.take(changes, since_s=now_s, now_s=now_s)
+    return lasting.take(changes, since_s=now_s, now_s=now_s, is_slow=is_slow)
 
 
 def test_a_slowdown_is_told_when_it_has_lasted() -> None:
@@ -41,7 +43,7 @@ def test_a_slowdown_is_told_when_it_has_lasted() -> None:
 
 def test_a_slowdown_of_long_steps_is_told_at_once() -> None:
     """It has lasted by the time that it is known."""
-    assert Lasting().take([SLOW], since_s=10.0, now_s=10.0 + LASTING_S) == [SLOW]
+    assert Lasting().take([SLOW], since_s=10.0, now_s=10.0 + LASTING_S, is_slow=True) == [SLOW]
 
 
 def test_a_bump_is_nothing() -> None:
@@ -55,6 +57,26 @@ def test_a_bump_is_nothing() -> None:
     assert take(lasting, [], 200.0 + LASTING_S) == [SLOW]
 
 
+def test_what_was_bad_for_a_moment_alone_is_not_told() -> None:
+    """A burst that leaves the job a little slower than before is held back until it is slow, or over."""
+    lasting = Lasting()
+    assert take(lasting, [SLOW], 10.0) == []
+    assert take(lasting, [], 10.0 + 2 * LASTING_S, is_slow=False) == []
+    assert take(lasting, [], 10.0 + 3 * LASTING_S) == [SLOW]
+    assert take(lasting, [RELIEF], 80.0, is_slow=False) == [RELIEF]
+
+
+def test_the_end_of_what_was_told_is_told() -> None:
+    """Also if it had got worse just before."""
+    lasting = Lasting()
+    assert take(lasting, [SLOW], 10.0) == []
+    assert take(lasting, [], 10.0 + LASTING_S) == [SLOW]
+    assert take(lasting, [SLOWER], 50.0) == []
+    assert take(lasting, [RELIEF], 51.0, is_slow=False) == [RELIEF]
+    assert take(lasting, [SLOW], 60.0) == []
+    assert take(lasting, [RELIEF], 61.0, is_slow=False) == []
+
+
 def test_a_slowdown_that_changes_is_told_whole() -> None:
     """All that happened since it began, in order."""
     lasting = Lasting()
@@ -66,7 +88,7 @@ def test_a_slowdown_that_changes_is_told_whole() -> None:
 def test_a_job_that_stays_fast_had_been_slow() -> None:
     """Both changes are told, once, when it has been fast for long enough, however long it was slow."""
     lasting = Lasting()
-    assert lasting.take([SLOW, RELIEF], since_s=1.0, now_s=10.0) == []
+    assert lasting.take([SLOW, RELIEF], since_s=1.0, now_s=10.0, is_slow=False) == []
     assert take(lasting, [], 10.0 + 0.9 * LASTING_S) == []
     assert take(lasting, [], 10.0 + LASTING_S) == [SLOW, RELIEF]
     assert take(lasting, [], 100.0) == []

@@ -19,29 +19,37 @@ class Lasting:
     def __init__(self) -> None:
         self._held: list[ChangePoint] = []
         self._since_s = 0.0
+        self._is_told = False
+        """That the job is slow."""
 
     def take(
-        self, changes: Sequence[ChangePoint], *, since_s: float, now_s: float
+        self, changes: Sequence[ChangePoint], *, since_s: float, now_s: float, is_slow: bool
     ) -> list[ChangePoint] | None:
         """Take in changes, the first of which began then, or none; return what may be told now.
 
-        None: the job had only been fast for a moment, and the detector has to begin anew.
+        ``is_slow`` says whether the level of now is one that is worth telling: a slowdown may have begun with
+        its worst. None: the job had only been fast for a moment, and the detector has to begin anew.
         """
         if not self._held:
             if not _is_news(changes):
-                return list(changes)
+                return self._told(changes)
             # That a job had been slow is true if it stays fast from now on.
             self._held, self._since_s = list(changes), since_s if changes[-1].is_slow else now_s
         elif changes:
-            was_slow, is_slow = self._held[-1].is_slow, changes[-1].is_slow
-            if was_slow != is_slow:
+            was_slow = self._held[-1].is_slow
+            if was_slow != changes[-1].is_slow:
                 self._held = []
-                return [] if was_slow else None
+                # What had been told before it got worse for a moment is over now.
+                return (self._told(changes[-1:]) if self._is_told else []) if was_slow else None
             self._held += changes
-        if now_s - self._since_s < LASTING_S:
+        if now_s - self._since_s < LASTING_S or (self._held[-1].is_slow and not is_slow):
             return []
         told, self._held = self._held, []
-        return told
+        return self._told(told)
+
+    def _told(self, changes: Sequence[ChangePoint]) -> list[ChangePoint]:
+        self._is_told = changes[-1].is_slow if changes else self._is_told
+        return list(changes)
 
 
 def _is_news(changes: Sequence[ChangePoint]) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.detect.jobsteps import JobStep, JobSteps
 from holdfast.detect.lasting import LASTING_S, Lasting
-from holdfast.detect.steps import StepDetector
+from holdfast.detect.steps import SLOW, StepDetector
 from holdfast.diagnose.profiles import Profile, profiles_of
 from holdfast.findings import ChangePoint
 from holdfast.telemetry import Step
@@ -46,6 +46,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     healthy_since_s: float
     healthy_steps: Mapping[int, Sequence[Step]]
     """By rank."""
+    is_told: bool = False
     is_named: bool = False
     looks: int = 0
     """How often it was looked into, and did not show enough."""
@@ -111,7 +112,7 @@ class Lookout:
     def is_ripe(self) -> bool:
         """Say whether it is time to name somebody."""
         trouble = self.trouble
-        if trouble is None or trouble.is_named or not self._ends:
+        if trouble is None or not trouble.is_told or trouble.is_named or not self._ends:
             return False
         times = 1 << trouble.looks
         lasted_s = self._ends[-1][1] - trouble.since_s
@@ -165,12 +166,26 @@ class Lookout:
         for change in found:
             self._follow(change)
         since_s = self._ended_s(found[0].step - 1) if found else each.ended_s
-        changes = self._lasting.take(found, since_s=since_s, now_s=each.ended_s)
+        changes = self._lasting.take(found, since_s=since_s, now_s=each.ended_s, is_slow=self._is_slow())
         if changes is None:  # The job had only been fast for a moment: that is not what it is held against.
             self._detector = StepDetector()
             self.trouble = None
             return []
-        return changes
+        return self._as_told(changes)
+
+    def _is_slow(self) -> bool:
+        """Say whether the level of now is one that is worth telling."""
+        slow_s, healthy_s = self._detector.slow_s, self._detector.healthy_s
+        return slow_s is not None and healthy_s is not None and slow_s >= SLOW * healthy_s
+
+    def _as_told(self, changes: list[ChangePoint]) -> list[ChangePoint]:
+        """Return changes as they are told: with the level that a slowdown has come to."""
+        slow_s = self._detector.slow_s
+        if not changes or changes[-1].direction != "slow" or slow_s is None:
+            return changes
+        if self.trouble is not None:
+            self.trouble = msgspec.structs.replace(self.trouble, is_told=True)
+        return [*changes[:-1], msgspec.structs.replace(changes[-1], after_s=slow_s)]
 
     def _follow(self, change: ChangePoint) -> None:
         if not change.is_slow:
