@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.detect.lasting import LASTING_S, Lasting
+from holdfast.detect.lasting import LASTING_S, LOST_S, Lasting
 from holdfast.findings import ChangePoint, Direction
 
 
@@ -25,10 +25,10 @@ SLOWER, LESS_SLOW = change(40, "slow", is_slow=True), change(60, "relief", is_sl
 
 
 def take(
-    lasting: Lasting, changes: Sequence[ChangePoint], now_s: float, *, is_slow: bool = True
+    lasting: Lasting, changes: Sequence[ChangePoint], now_s: float, *, share: float = 0.5
 ) -> list[ChangePoint] | None:
     """Give changes that were known as soon as they began."""
-    return lasting.take(changes, since_s=now_s, now_s=now_s, is_slow=is_slow)
+    return lasting.take(changes, since_s=now_s, now_s=now_s, share=share)
 
 
 def test_a_slowdown_is_told_when_it_has_lasted() -> None:
@@ -43,7 +43,7 @@ def test_a_slowdown_is_told_when_it_has_lasted() -> None:
 
 def test_a_slowdown_of_long_steps_is_told_at_once() -> None:
     """It has lasted by the time that it is known."""
-    assert Lasting().take([SLOW], since_s=10.0, now_s=10.0 + LASTING_S, is_slow=True) == [SLOW]
+    assert Lasting().take([SLOW], since_s=10.0, now_s=10.0 + LASTING_S, share=0.5) == [SLOW]
 
 
 def test_a_bump_is_nothing() -> None:
@@ -61,9 +61,9 @@ def test_what_was_bad_for_a_moment_alone_is_not_told() -> None:
     """A burst that leaves the job a little slower than before is held back until it is slow, or over."""
     lasting = Lasting()
     assert take(lasting, [SLOW], 10.0) == []
-    assert take(lasting, [], 10.0 + 2 * LASTING_S, is_slow=False) == []
+    assert take(lasting, [], 10.0 + 2 * LASTING_S, share=0.05) == []
     assert take(lasting, [], 10.0 + 3 * LASTING_S) == [SLOW]
-    assert take(lasting, [RELIEF], 80.0, is_slow=False) == [RELIEF]
+    assert take(lasting, [RELIEF], 80.0, share=0.0) == [RELIEF]
 
 
 def test_the_end_of_what_was_told_is_told() -> None:
@@ -72,9 +72,17 @@ def test_the_end_of_what_was_told_is_told() -> None:
     assert take(lasting, [SLOW], 10.0) == []
     assert take(lasting, [], 10.0 + LASTING_S) == [SLOW]
     assert take(lasting, [SLOWER], 50.0) == []
-    assert take(lasting, [RELIEF], 51.0, is_slow=False) == [RELIEF]
+    assert take(lasting, [RELIEF], 51.0, share=0.0) == [RELIEF]
     assert take(lasting, [SLOW], 60.0) == []
-    assert take(lasting, [RELIEF], 61.0, is_slow=False) == []
+    assert take(lasting, [RELIEF], 61.0, share=0.05) == []
+
+
+def test_a_mild_slowdown_is_given_more_time() -> None:
+    """Until it has cost as much as a strong one."""
+    lasting = Lasting()
+    assert take(lasting, [SLOW], 10.0, share=0.1) == []
+    assert take(lasting, [], 10.0 + 0.9 * LOST_S / 0.1, share=0.1) == []
+    assert take(lasting, [], 10.0 + 1.1 * LOST_S / 0.1, share=0.1) == [SLOW]
 
 
 def test_a_slowdown_that_changes_is_told_whole() -> None:
@@ -88,7 +96,7 @@ def test_a_slowdown_that_changes_is_told_whole() -> None:
 def test_a_job_that_stays_fast_had_been_slow() -> None:
     """Both changes are told, once, when it has been fast for long enough, however long it was slow."""
     lasting = Lasting()
-    assert lasting.take([SLOW, RELIEF], since_s=1.0, now_s=10.0, is_slow=False) == []
+    assert lasting.take([SLOW, RELIEF], since_s=1.0, now_s=10.0, share=0.0) == []
     assert take(lasting, [], 10.0 + 0.9 * LASTING_S) == []
     assert take(lasting, [], 10.0 + LASTING_S) == [SLOW, RELIEF]
     assert take(lasting, [], 100.0) == []

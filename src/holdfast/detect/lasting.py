@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from holdfast.detect.steps import SLOW
 from holdfast.findings import ChangePoint
 
 LASTING_S = 5.0
+LOST_S = 2.0
+"""What a slowdown must have cost besides: a mild one is given more time to be over."""
+LEAST_SHARE = 1 - 1 / SLOW
+"""Of the time, that is lost while a job is slow."""
 
 
 class Lasting:
@@ -23,12 +28,12 @@ class Lasting:
         """That the job is slow."""
 
     def take(
-        self, changes: Sequence[ChangePoint], *, since_s: float, now_s: float, is_slow: bool
+        self, changes: Sequence[ChangePoint], *, since_s: float, now_s: float, share: float
     ) -> list[ChangePoint] | None:
         """Take in changes, the first of which began then, or none; return what may be told now.
 
-        ``is_slow`` says whether the level of now is one that is worth telling: a slowdown may have begun with
-        its worst. None: the job had only been fast for a moment, and the detector has to begin anew.
+        ``share`` is what part of the time is lost at the level of now: a slowdown may have begun with its
+        worst. None: the job had only been fast for a moment, and the detector has to begin anew.
         """
         if not self._held:
             if not _is_news(changes):
@@ -42,7 +47,9 @@ class Lasting:
                 # What had been told before it got worse for a moment is over now.
                 return (self._told(changes[-1:]) if self._is_told else []) if was_slow else None
             self._held += changes
-        if now_s - self._since_s < LASTING_S or (self._held[-1].is_slow and not is_slow):
+        lasted_s = now_s - self._since_s
+        is_mild = share < LEAST_SHARE or share * lasted_s < LOST_S
+        if lasted_s < LASTING_S or (self._held[-1].is_slow and is_mild):
             return []
         told, self._held = self._held, []
         return self._told(told)

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.detect.jobsteps import JobStep, JobSteps
 from holdfast.detect.lasting import LASTING_S, Lasting
-from holdfast.detect.steps import SLOW, StepDetector
+from holdfast.detect.steps import StepDetector
 from holdfast.diagnose.profiles import Profile, profiles_of
 from holdfast.findings import ChangePoint
 from holdfast.telemetry import Step
@@ -166,17 +166,17 @@ class Lookout:
         for change in found:
             self._follow(change)
         since_s = self._ended_s(found[0].step - 1) if found else each.ended_s
-        changes = self._lasting.take(found, since_s=since_s, now_s=each.ended_s, is_slow=self._is_slow())
+        changes = self._lasting.take(found, since_s=since_s, now_s=each.ended_s, share=self._lost_share())
         if changes is None:  # The job had only been fast for a moment: that is not what it is held against.
             self._detector = StepDetector()
             self.trouble = None
             return []
         return self._as_told(changes)
 
-    def _is_slow(self) -> bool:
-        """Say whether the level of now is one that is worth telling."""
+    def _lost_share(self) -> float:
+        """Return what part of the time is lost at the level of now."""
         slow_s, healthy_s = self._detector.slow_s, self._detector.healthy_s
-        return slow_s is not None and healthy_s is not None and slow_s >= SLOW * healthy_s
+        return 1 - healthy_s / slow_s if slow_s is not None and healthy_s is not None else 0.0
 
     def _as_told(self, changes: list[ChangePoint]) -> list[ChangePoint]:
         """Return changes as they are told: with the level that a slowdown has come to."""
