@@ -15,17 +15,22 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from common import parser, progress, show
+from holdfast.observe.eventlog import read_run
 from holdfast.values import AnyEvent, JobHung, JobSlowed, SuspectsNamed
 from watched import rival
+from watched.reference import Reference
 from watched.running import run
 from watched.scenes import STEPS, Scene, healthy_scenes, scenes
 
 NOTHING = "nothing noticed"
+LOOK_BACK_S = 20.0
+"""A slowdown is told some seconds after it began."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Verdict:
     is_cause_right: bool
     is_victim_blamed: bool
     said: str
+    host: str = ""
+    """What the machine itself did at the time of a false alarm, if it was slow."""
 
     @property
     def is_quiet(self) -> bool:
@@ -99,18 +106,33 @@ def note(verdict: Verdict) -> Verdict:
     scene = verdict.scene
     said = "right" if verdict.is_fine else f"WRONG: {verdict.said}"
     what = f"seed {verdict.seed} {scene.job} {scene.fault or scene.kind}"
-    print(f"{what}: {said}", file=sys.stderr, flush=True)
+    print(f"{what}: {said} {verdict.host}".rstrip(), file=sys.stderr, flush=True)
     return verdict
 
 
 def judge(scene: Scene, seed: int, keep: Path | None = None) -> Verdict:
     """Run a scene and say what came of it; the run directory of one that went wrong may be kept."""
     with tempfile.TemporaryDirectory() as folder:
-        verdict = hear(scene, seed, run(scene, Path(folder) / "run"))
+        with Reference() as reference:
+            verdict = hear(scene, seed, run(scene, Path(folder) / "run"))
+        if scene.way == "none" and not verdict.is_quiet:
+            verdict = replace(verdict, host=ask_machine(Path(folder) / "run", reference))
         if keep is not None and not verdict.is_fine:
             name = f"{seed}-{scene.job}-{scene.kind}-{time.time_ns()}".replace(" ", "_")
             shutil.copytree(Path(folder) / "run", keep / name)
     return verdict
+
+
+def ask_machine(run_dir: Path, reference: Reference) -> str:
+    """Say how the machine was before the alarms of a healthy run, if it was slow itself."""
+    alarms = [record for record in read_run(run_dir).records if isinstance(record.event, JobSlowed)]
+    for alarm in alarms:
+        at_s = datetime.fromisoformat(alarm.stamp.at).timestamp()
+        if reference.is_disturbed(at_s - LOOK_BACK_S, at_s):
+            slowdown = reference.slowdown(at_s - LOOK_BACK_S, at_s)
+            stolen = reference.stolen(at_s - LOOK_BACK_S, at_s)
+            return f"(the machine itself: {slowdown:.2f} times slower, {stolen:.1%} of it stolen)"
+    return ""
 
 
 def hear(scene: Scene, seed: int, events: Sequence[AnyEvent]) -> Verdict:
@@ -191,9 +213,17 @@ def report_rival(chosen: Sequence[tuple[Scene, int]], *, as_json: bool) -> None:
 
 def report_healthy(verdicts: Sequence[Verdict], *, as_json: bool) -> None:
     """Print how many healthy runs were left alone."""
-    alarms = sum(not verdict.is_quiet for verdict in verdicts)
-    rows = [{"healthy runs": len(verdicts), "steps each": STEPS, "with an alarm": alarms}]
-    show("False alarms", rows, [], as_json=as_json)
+    alarms = [verdict for verdict in verdicts if not verdict.is_quiet]
+    rows = [
+        {
+            "healthy runs": len(verdicts),
+            "steps each": STEPS,
+            "with an alarm": len(alarms),
+            "while the machine itself was slow": sum(bool(verdict.host) for verdict in alarms),
+        }
+    ]
+    notes = [f"{verdict.scene.job}: {verdict.said} {verdict.host}".rstrip() for verdict in alarms]
+    show("False alarms", rows, notes, as_json=as_json)
 
 
 def parse() -> argparse.Namespace:

@@ -129,3 +129,17 @@ def test_who_waits_for_a_late_rank_has_no_slow_network() -> None:
     )
     found = localise(patterns)
     assert [(finding.kind, finding.ranks) for finding in found] == [("memory", [0, 1])]
+
+
+@pytest.mark.parametrize(("collector", "expected"), [(0.3, ["python"]), (0.06, ["collective", "python"])])
+def test_who_waits_for_pauses_of_all_has_no_slow_network(collector: float, expected: list[str]) -> None:
+    """Pauses that come at different times make everybody wait in turn; short ones explain little of it."""
+    patterns = Patterns(
+        names=["Python GC", "all_reduce"],
+        kinds=["python", "collective"],
+        ranks=np.arange(4),
+        beta=np.array([[collector] * 4, [0.66] * 4], np.float32),
+        mu=np.array([[1.0] * 4, [0.5] * 4], np.float32),
+        sigma=np.zeros((2, 4), np.float32),
+    )
+    assert sorted(finding.kind for finding in localise(patterns)) == expected

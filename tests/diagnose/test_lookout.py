@@ -94,6 +94,13 @@ def test_a_slowdown_that_is_over_at_once_names_nobody() -> None:
     assert watched.changes == []
 
 
+def test_a_slowdown_that_is_over_when_it_could_be_told_is_not() -> None:
+    """Its end is not known yet, but the last steps are as before."""
+    harm = Harm(kind="compute", ranks=(1,), more_s=0.05, first=60, until=90)
+    watched = watch_job(SimulatedJob(harms=(harm,), steps=200, noise=0.01))
+    assert watched.changes == []
+
+
 def test_a_restart_starts_afresh() -> None:
     """Another attempt is not held against the last one's speed, and trouble does not outlive its attempt."""
     lookout = Lookout()

@@ -25,6 +25,7 @@ _SIGMAS, _SIGMAS_EARLY = 4.0, 6.0
 known yet, since a job may have moods that have not been seen."""
 _LEAST_STEPS, _MOST_STEPS = 3, 20
 """How long a change has to last. One or two steps may be an evaluation or a checkpoint."""
+_RECENT = 10
 _FIRST_WEIGHT = 10.0
 """Steps of a run that is taken for healthy."""
 _KNOWN_WEIGHT = 50.0
@@ -70,6 +71,12 @@ class StepDetector:
     def slow_s(self) -> float | None:
         """How long a step takes now, while the job is slow."""
         return None if self._told is None else math.exp(self._told.mean)
+
+    @property
+    def recent_s(self) -> float | None:
+        """How long the last few steps took, in the middle of them; None before there are any."""
+        values = sorted(value for _, value in list(self._last)[-_RECENT:])
+        return math.exp(values[len(values) // 2]) if values else None
 
     def update(self, step: int, duration_s: float, work: float | None = None) -> list[ChangePoint]:
         """Take in a step that has ended; return what is now known to have changed."""

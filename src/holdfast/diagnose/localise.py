@@ -85,18 +85,26 @@ def localise(patterns: Patterns, roles: Ints | None = None) -> list[Finding]:
     if uneven:  # Then who computes longest has only got the most to do.
         own = [finding for finding in own if finding.kind != "compute"]
     networks = [finding for finding in _networks(patterns, same) if not _is_waiting(finding, [*uneven, *own])]
-    found = [*uneven, *own, *networks, *_common(patterns, same)]
-    return sorted(found, key=lambda finding: -finding.cost)
+    common = list(_common(patterns, same))
+    # What stops one worker now and another then makes all of them wait in turn.
+    busy = [*uneven, *own, *(finding for finding in common if finding.kind != "collective")]
+    common = [each for each in common if each.kind != "collective" or not _is_explained(each, busy)]
+    return sorted([*uneven, *own, *networks, *common], key=lambda finding: -finding.cost)
+
+
+def _is_explained(wait: Finding, busy: Sequence[Finding]) -> bool:
+    """Say whether others are kept busy for about as long as these wait."""
+    return bool(busy) and wait.cost <= _EXPLAINED * max(finding.cost for finding in busy)
 
 
 def _is_waiting(network: Finding, own: Sequence[Finding]) -> bool:
     """Say whether others are late by about as much as these take longer in collectives: then they wait."""
     late = [
-        finding.cost
+        finding
         for finding in own
         if finding.what == "uneven" or not set(finding.ranks) & set(network.ranks)
     ]
-    return bool(late) and network.cost <= _EXPLAINED * max(late)
+    return _is_explained(network, late)
 
 
 def _is_slow_compute(finding: Finding) -> bool:

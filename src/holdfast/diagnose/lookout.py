@@ -174,9 +174,10 @@ class Lookout:
         return self._as_told(changes)
 
     def _lost_share(self) -> float:
-        """Return what part of the time is lost at the level of now."""
-        slow_s, healthy_s = self._detector.slow_s, self._detector.healthy_s
-        return 1 - healthy_s / slow_s if slow_s is not None and healthy_s is not None else 0.0
+        """Return what part of the time is lost now: by the slow level, and by the last steps as well."""
+        healthy_s, levels = self._detector.healthy_s, (self._detector.slow_s, self._detector.recent_s)
+        known = [level for level in levels if level is not None]
+        return 1 - healthy_s / min(known) if healthy_s is not None and len(known) == len(levels) else 0.0
 
     def _as_told(self, changes: list[ChangePoint]) -> list[ChangePoint]:
         """Return changes as they are told: with the level that a slowdown has come to."""
