@@ -239,7 +239,7 @@ def _common(patterns: Patterns, roles: Roles) -> Iterator[Finding]:
             continue
         row = max(rows, key=lambda each: float(patterns.beta[each].sum()))
         together = patterns.beta[rows].sum(axis=0, dtype=np.float32)
-        above = [(part, most) for part, most in roles.least(together) if most > EXPECTED[kind]]
+        above = [(part, most) for part, most in roles.least(together) if most > EXPECTED[kind] + LEAST]
         if above:
             most = max(middle for _, middle in above)
             yield Finding(
