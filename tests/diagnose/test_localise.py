@@ -143,3 +143,19 @@ def test_who_waits_for_pauses_of_all_has_no_slow_network(collector: float, expec
         sigma=np.zeros((2, 4), np.float32),
     )
     assert sorted(finding.kind for finding in localise(patterns)) == expected
+
+
+@pytest.mark.parametrize(("collector", "expected"), [(0.45, ["Python GC"]), (0.12, ["Python GC", "make"])])
+def test_what_hardly_costs_anything_beside_the_dearest_is_not_told(
+    collector: float, expected: list[str]
+) -> None:
+    """A function that all spend 7 % on, where 5 % are expected, is worth a word only if there is nothing else."""
+    patterns = Patterns(
+        names=["Python GC", "make"],
+        kinds=["python", "python"],
+        ranks=np.arange(4),
+        beta=np.array([[collector] * 4, [0.07] * 4], np.float32),
+        mu=np.ones((2, 4), np.float32),
+        sigma=np.zeros((2, 4), np.float32),
+    )
+    assert [finding.function for finding in localise(patterns)] == expected

@@ -46,6 +46,8 @@ _SPREAD_OUT = 4
 _TO_ONE = re.compile(r"send|recv", re.IGNORECASE)
 _EXPLAINED = 1.5
 """So many times what others are late by, who waits for them may spend in collectives."""
+_BESIDE = 0.1
+"""Of what the dearest finding costs: what all have in common and costs less is not worth telling beside it."""
 _AGREES = 3.0
 """Score of each of two signs, from which on they say the same."""
 
@@ -89,6 +91,8 @@ def localise(patterns: Patterns, roles: Ints | None = None) -> list[Finding]:
     # What stops one worker now and another then makes all of them wait in turn.
     busy = [*uneven, *own, *(finding for finding in common if finding.kind != "collective")]
     common = [each for each in common if each.kind != "collective" or not _is_explained(each, busy)]
+    dearest = max((finding.cost for finding in [*uneven, *own, *networks, *common]), default=0.0)
+    common = [each for each in common if each.cost >= _BESIDE * dearest]
     return sorted([*uneven, *own, *networks, *common], key=lambda finding: -finding.cost)
 
 
