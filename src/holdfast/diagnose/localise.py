@@ -47,7 +47,7 @@ _TO_ONE = re.compile(r"send|recv", re.IGNORECASE)
 _EXPLAINED = 1.5
 """So many times what others are late by, who waits for them may spend in collectives."""
 _BESIDE = 0.1
-"""Of what the dearest finding costs: what all have in common and costs less is not worth telling beside it."""
+"""Of what the dearest finding costs: what all have in common and costs less is not told beside it."""
 _AGREES = 3.0
 """Score of each of two signs, from which on they say the same."""
 
@@ -104,9 +104,7 @@ def _is_explained(wait: Finding, busy: Sequence[Finding]) -> bool:
 def _is_waiting(network: Finding, own: Sequence[Finding]) -> bool:
     """Say whether others are late by about as much as these take longer in collectives: then they wait."""
     late = [
-        finding
-        for finding in own
-        if finding.what == "uneven" or not set(finding.ranks) & set(network.ranks)
+        finding for finding in own if finding.what == "uneven" or not set(finding.ranks) & set(network.ranks)
     ]
     return _is_explained(network, late)
 
