@@ -31,6 +31,7 @@ def finding(
         (["<built-in function collect>", "train.py(4): step"], None, "garbage_collection"),
         (["train.py(9): augment", "data.py(5): __getitem__", "fetch.py(50): fetch"], None, "data_loading"),
         (["<built-in function sleep>", "torch/utils/data/dataloader.py(600): __next__"], 0.1, "data_loading"),
+        (["<built-in function sleep>", "loop.py(8): wait", "pauses.py(86): timed_next"], 2.0, "data_loading"),
         (["torch/utils/data/_utils/pin_memory.py(50): pin_memory"], None, "host_memory"),
         (["train.py(20): forward", "train.py(90): main"], None, "compute"),
         (["train.py(20): forward", "train.py(90): main"], 0.5, "cpu_contention"),

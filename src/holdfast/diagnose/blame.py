@@ -28,7 +28,11 @@ _WORDS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ),
     (
         "data_loading",
-        re.compile(r"dataloader\.py|dataset\w*\.py|__getitem__|collate|sampler\.py|_next_data|fetch\.py"),
+        # The last is our own hook around a loader's next batch: whatever is called there loads data.
+        re.compile(
+            r"dataloader\.py|dataset\w*\.py|__getitem__|collate|sampler\.py|_next_data|fetch\.py"
+            r"|pauses\.py\(\d+\): timed_next"
+        ),
     ),
 )
 """In the function itself and then in its callers; the first that fits."""
