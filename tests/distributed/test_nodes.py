@@ -73,7 +73,8 @@ def test_a_node_may_join_a_job_of_flexible_size(tmp_path: Path) -> None:
     endpoint = f"localhost:{free_port()}"
     where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "j")
     flags = ("--nnodes", "1:2", *where, "--rdzv-conf", "last_call_timeout=1", str(TRAIN))
-    slow: dict[str, Any] = {"STEPS": "60", "PAUSE_S": "0.1"}
+    # Long enough for another launcher to start on a busy machine.
+    slow: dict[str, Any] = {"STEPS": "200", "PAUSE_S": "0.1"}
     with running(tmp_path, *flags, **slow) as first:
         first.wait_for_steps()
         with running(tmp_path, *flags, has_run_dir=False, **slow) as second:
