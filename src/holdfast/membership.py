@@ -1,8 +1,6 @@
 """The vocabulary of who is in: what workers tell the controller, and what it answers.
 
-A *rank* is a worker: the process that the launcher started under that number, or the one that replaced it. A
-*place* is a pipeline and a stage, ``pipeline * pp + stage``; a worker holds the state of one. At the start
-rank r has place r. One definition serves the controller's fold and the wire between workers and hub.
+One definition serves the controller's fold and the wire between workers and hub.
 """
 
 from __future__ import annotations
@@ -33,16 +31,6 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, tag="joined"):
 
     rank: int
     needs: Needs
-    is_newcomer: bool = False
-    """It comes to a job that is under way, and holds no state."""
-
-
-class Hungry(msgspec.Struct, frozen=True, kw_only=True, tag="hungry"):
-    """A newcomer that knows its place can take in state; said again, it has lost its donor."""
-
-    rank: int
-    address: str
-    """Where a donor finds it, ``host:port``."""
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True, tag="reported"):
@@ -50,7 +38,7 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True, tag="reported"):
 
     rank: int
     generation: int
-    """The one it was in; -1 at the start, and of a newcomer that has caught up."""
+    """The one it was in; -1 at the start."""
     standing: Standing
     speeds: dict[str, float] | None = None
     """What the script asks to plan with from now on, by worker; None: as before."""
@@ -67,30 +55,9 @@ class Left(msgspec.Struct, frozen=True, kw_only=True, tag="left"):
     is_done: bool = False
 
 
-Event = Joined | Hungry | Reported | Left
+Event = Joined | Reported | Left
 
 # --- actions ----------------------------------------------------------------------------------
-
-
-class Placed(msgspec.Struct, frozen=True, kw_only=True, tag="placed"):
-    """A newcomer has been given a place; until then it is a spare."""
-
-    rank: int
-    place: int
-
-
-class Feed(msgspec.Struct, frozen=True, kw_only=True, tag="feed"):
-    """A donor is to send a newcomer the state of their stage, and every update from then on."""
-
-    donor: int
-    rank: int
-    address: str
-
-
-class Invite(msgspec.Struct, frozen=True, kw_only=True, tag="invite"):
-    """Somebody waits to be let in: meet between two steps."""
-
-    generation: int
 
 
 class Regroup(msgspec.Struct, frozen=True, kw_only=True, tag="regroup"):
@@ -98,27 +65,15 @@ class Regroup(msgspec.Struct, frozen=True, kw_only=True, tag="regroup"):
 
     generation: int
     members: list[int]
-    """Places that have a worker, in order."""
+    """Ranks, in order."""
     agreement: Agreement
     schedule: str
-    holders: list[int] = []
-    """The ranks of those workers, in the same order; none: everybody has the place of its number."""
-    newcomers: list[int] = []
-    """Places whose workers are new: they have caught up by what their donors sent, and enter now."""
-
-    def place_of(self, rank: int) -> int:
-        """Return the place of a worker, -1 if it is not in."""
-        if not self.holders:
-            return rank if rank in self.members else -1
-        return self.members[self.holders.index(rank)] if rank in self.holders else -1
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
-    """Training cannot go on: for all, or for one who cannot take part."""
+    """Training cannot go on."""
 
     reason: str
-    rank: int | None = None
-    """The one; None: all."""
 
 
-Action = Placed | Feed | Invite | Regroup | Stop
+Action = Regroup | Stop

@@ -169,15 +169,6 @@ class Regrouped(Event, frozen=True, kw_only=True, tag="regrouped"):
     """How many updates have been applied."""
     dead: list[int]
     """Ranks, in the order in which they died."""
-    newcomers: list[int] = []
-    """Ranks that take part from now on."""
-
-
-class WorkerReturned(Event, frozen=True, kw_only=True, tag="worker_returned"):
-    """A worker that died was started again; it takes part when a ``regrouped`` names it."""
-
-    rank: int
-    pid: int
 
 
 class JobStopped(Event, frozen=True, kw_only=True, tag="job_stopped"):
@@ -329,7 +320,6 @@ AnyEvent = (
     | WorkerDied
     | AttemptEnded
     | Regrouped
-    | WorkerReturned
     | JobStopped
     | GuardStarted
     | GuardDied

@@ -27,7 +27,6 @@ from holdfast.values import (
     SuspectsNamed,
     WorkerDied,
     WorkerHung,
-    WorkerReturned,
 )
 
 
@@ -46,13 +45,8 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"all workers ended ({event.reason})"
         case Regrouped(generation=0):
             return f"{len(event.members)} workers are connected"
-        case Regrouped(newcomers=[]):
-            return f"{len(event.members)} workers go on from step {event.version}"
         case Regrouped():
-            who = ", ".join(map(str, event.newcomers))
-            return f"rank {who} back: {len(event.members)} workers go on from step {event.version}"
-        case WorkerReturned():
-            return f"rank {event.rank} is started again"
+            return f"{len(event.members)} workers go on from step {event.version}"
         case JobStopped():
             return f"training cannot go on: {event.reason}"
         case GuardStarted():

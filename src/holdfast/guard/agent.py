@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -26,14 +25,13 @@ from holdfast.guard.hosting import Hosting, share_word
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.probing import order_precheck
-from holdfast.guard.returns import Returns
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.guard.steady import SteadyRendezvous
 from holdfast.guard.store import exchange_deaths, own_stores_only
 from holdfast.guard.survival import Survival
 from holdfast.guard.workers import Worker, Workers
-from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied, WorkerReturned
+from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
 
 _SETTLE_S = 1.0
 
@@ -68,7 +66,6 @@ class Agent(SimpleElasticAgent):
         self._grace_s = grace_s
         self._workers: Workers | None = None
         self._hosting = Hosting(ports.say)
-        self._returns = Returns()
         self._attempt = -1
 
     def stop(self) -> None:
@@ -108,7 +105,6 @@ class Agent(SimpleElasticAgent):
         if home.plan.settings.precheck:
             order_precheck(home.rings, world_size=worker_group.workers[0].world_size, attempt=self._attempt)
         self.deaths = []
-        self._returns = Returns()
         self._workers = Workers(make_plans(self._recipe, attempt, home), self._ports.pump, self._ports.say)
         home.log.append(
             AttemptStarted(
@@ -132,7 +128,6 @@ class Agent(SimpleElasticAgent):
             return RunResult(state=state)
         self._mourn(self._workers, survival)
         if state == WorkerState.HEALTHY:
-            self._start_again(self._workers)
             self._tell_stuck(self._workers)
             return RunResult(state=state)
         self._opened().log.append(AttemptEnded(reason="succeeded"))
@@ -208,23 +203,8 @@ class Agent(SimpleElasticAgent):
     def _mourn(self, workers: Workers, survival: Survival) -> None:
         """Note those whose death the job survives, each once."""
         survived = [worker for worker in workers.failed() if worker.survives]
-        lived_s = {worker.pid: worker.lived_s for worker in survived}
         for death in self._keep_deaths(workers, self._deaths(survived)):
             survival.mourn(death)
-            if self._opened().plan.settings.rejoin:
-                self._expect(death, lived_s[death.pid])
-
-    def _expect(self, death: Death, lived_s: float) -> None:
-        """Note when a worker is to be started again."""
-        wait_s = self._returns.died(death.rank, lived_s=lived_s, now_s=time.monotonic())
-        if wait_s is None:
-            self._ports.say.line(f"rank {death.rank} keeps dying soon after its start: it stays away")
-
-    def _start_again(self, workers: Workers) -> None:
-        for rank in self._returns.due(time.monotonic()):
-            worker = workers.replace(rank)
-            self._opened().log.append(WorkerReturned(rank=rank, pid=worker.pid))
-            self._ports.say.line(f"rank {rank} is started again, and will take part when it has caught up")
 
     def _name_the_first(self, group: Any, workers: Workers) -> None:
         """Find out who died first, here or elsewhere, and keep every traceback where it belongs."""
@@ -245,8 +225,8 @@ class Agent(SimpleElasticAgent):
 
     def _keep_deaths(self, workers: Workers, deaths: list[Death]) -> list[Death]:
         """Note those that are new and return them; whoever was merely told to stop has not died."""
-        known = {(death.rank, death.pid) for death in self.deaths}
-        new = [death for death in deaths if (death.rank, death.pid) not in known]
+        known = {death.rank for death in self.deaths}
+        new = [death for death in deaths if death.rank not in known]
         for death in new:
             self._opened().log.append(WorkerDied(death=death))
         workers.keep_tracebacks({death.rank: death for death in new})

@@ -29,7 +29,7 @@ from holdfast.job.messages import (
     body_length,
     encode,
 )
-from holdfast.membership import Hungry, Regroup, Reported, Stop
+from holdfast.membership import Regroup, Reported
 
 _HELLO_S = 20.0
 _HELLO_BYTES = 1 << 20
@@ -136,11 +136,8 @@ class Hub:
         if not hmac.compare_digest(hello.token.encode(errors="replace"), self._token):
             return False
         parley = self._parleys.get(hello.session)
-        if parley is None:
-            return hello.joined.rank not in self._dead
-        # Who was declared dead cannot come back: the others have gone on. Another may come in its place.
-        is_known = hello.joined.rank not in self._dead or hello.joined.is_newcomer
-        return is_known and parley.admits(hello.joined)
+        # Who was declared dead cannot come back: the others have gone on without it.
+        return hello.joined.rank not in self._dead and (parley is None or parley.admits(hello.joined.rank))
 
     async def _converse(self, peer: _Peer, hello: Hello, reader: asyncio.StreamReader) -> None:
         is_done = False
@@ -162,7 +159,6 @@ class Hub:
             parley = self._parleys[peer.session] = Parley()
         with self._lock:
             self._peers[peer.session, peer.rank] = peer
-        self._dead.discard(peer.rank)
         self._deliver(peer.session, parley.join(hello.joined))
         for rank in sorted(self._dead) if is_new else ():
             self._deliver(peer.session, parley.leave(rank))
@@ -172,8 +168,6 @@ class Hub:
         parley = self._parleys[peer.session]
         if isinstance(message, Reported) and message.rank == peer.rank:
             self._deliver(peer.session, parley.report(message))
-        elif isinstance(message, Hungry) and message.rank == peer.rank:
-            self._deliver(peer.session, parley.hunger(message))
         elif isinstance(message, Put):
             self._deliver(peer.session, parley.put(message))
         elif isinstance(message, Want):
@@ -214,7 +208,7 @@ class Hub:
         for action in answer.actions:
             if isinstance(action, Regroup):
                 self._tell(self._callbacks.on_regroup, action, controller)
-            elif isinstance(action, Stop) and action.rank is None:
+            else:
                 self._tell(self._callbacks.on_stop, action.reason)
 
     def _send(self, session: int, rank: int, message: FromHub) -> None:

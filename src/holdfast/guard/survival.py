@@ -111,15 +111,14 @@ class Survival:
             return None
 
     def _on_regroup(self, regroup: Regroup, controller: Controller) -> None:
-        needs = controller.needs[regroup.holders[0]]
+        needs = controller.needs[regroup.members[0]]
         self._shape = (needs.dp, needs.pp)
         self._heard.put(
             Regrouped(
                 generation=regroup.generation,
-                members=sorted(regroup.holders),
+                members=list(regroup.members),
                 version=regroup.agreement.version,
                 dead=list(controller.dead),
-                newcomers=[r for r in regroup.holders if regroup.place_of(r) in regroup.newcomers],
             )
         )
 
@@ -136,13 +135,7 @@ class Survival:
             self._say.line(f"training cannot go on: {heard.reason}")
         elif heard.generation > 0 and self._shape is not None:
             dp, pp = self._shape
-            back = (
-                f"{', '.join(self._name(rank) for rank in heard.newcomers)} back: " if heard.newcomers else ""
-            )
-            count = f"{len(heard.members)} of {dp * pp}"
-            self._say.line(f"{back}{count} workers go on from step {heard.version}")
-        if isinstance(heard, Regrouped):
-            self._dead -= set(heard.members)
+            self._say.line(f"{len(heard.members)} of {dp * pp} workers go on from step {heard.version}")
 
     def _name(self, rank: int) -> str:
         return f"worker {worker_of(rank, self._shape[1])} (rank {rank})" if self._shape else f"rank {rank}"

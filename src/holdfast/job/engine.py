@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 
 from holdfast.commit import Tally
-from holdfast.job.donors import Donors
 from holdfast.job.flow import Flow, Load, Losses
 from holdfast.job.member import Member
 from holdfast.job.mesh import Mesh, PeerLostError, Work
 from holdfast.job.points import Points
 from holdfast.job.randomness import own_randomness
 from holdfast.job.routes import Instruction, forward_only, instructions
-from holdfast.job.saver import Saver
 from holdfast.job.state import State
 from holdfast.job.status import Phase
 from holdfast.job.sums import GradientSum
@@ -32,9 +30,6 @@ from holdfast.plan.ops import Schedule, parse_schedule
 
 _FLAGS = 2
 """Numbers that every stage adds to a tally: sum of squares, overflow."""
-_UNTIL_MEETING = 2
-"""Steps from the one in whose tally an invitation was passed on to the one before which all meet: by then
-everybody has seen that tally, also who looks at it late."""
 
 
 class Engine:
@@ -42,9 +37,6 @@ class Engine:
 
     def __init__(self, rank: int, needs: Needs, member: Member, points: Points, device: torch.device) -> None:
         self.rank = rank
-        """Under which number the launcher started this worker."""
-        self.place = rank
-        """Pipeline and stage that it holds, as a number."""
         self.needs = needs
         self.points = points
         self.device = device
@@ -54,21 +46,11 @@ class Engine:
         self.is_staggered = True
         self.recoveries: list[float] = []
         """Seconds from each failure's being seen until this worker could go on."""
-        self.meetings: list[float] = []
-        """Seconds that each meeting between two steps took, for which nobody had died."""
-        self.donors = Donors()
-        self.saver: Saver | None = None
-        self.content: Callable[[], dict[str, Any]] = dict
-        """Returns what a checkpoint or a newcomer needs of this stage, with tensors that nobody writes to."""
         self.on_tally: Callable[[int, Tally], None] = lambda step, tally: None
         """Called with the complete tally of every step whose update has been applied."""
         self.on_regroup: Callable[[Regroup], None] = lambda regroup: None
         self._member = member
         member.on_void = self._hear_void
-        member.on_feed = self.donors.ask
-        member.on_invite = self._hear_invite
-        self._invited_generation = -1
-        self._meeting_step: int | None = None
         self._void_generation = -1
         self._lost = ""
         self._mesh: Mesh | None = None
@@ -88,7 +70,7 @@ class Engine:
     @property
     def stage(self) -> int:
         """The stage that this worker holds."""
-        return self.place % self.needs.pp
+        return self.rank % self.needs.pp
 
     # --- generations --------------------------------------------------------------------------
 
@@ -101,7 +83,7 @@ class Engine:
         return False
 
     def regroup(self, *, speeds: dict[str, float] | None = None, cap: int | None = None) -> None:
-        """Begin a generation because all want one, at the same point of their scripts."""
+        """Begin a generation because the scripts want one: all of them, at the same place."""
         self.recover(is_wanted=True, speeds=speeds, cap=cap)
 
     def recover(
@@ -112,14 +94,13 @@ class Engine:
         cap: int | None = None,
     ) -> None:
         """Leave the generation, agree on where to go on, and connect the next; again, until that works."""
-        started_s, is_calm = time.monotonic(), is_wanted
+        started_s = time.monotonic()
         self._leave()
         while not self._regrouped(is_wanted, speeds, cap):
-            is_wanted = is_calm = False
+            is_wanted = False
             self._leave()
         if self.generation > 0:
-            took_s = time.monotonic() - started_s
-            (self.meetings if is_calm else self.recoveries).append(took_s)
+            self.recoveries.append(time.monotonic() - started_s)
 
     def use(self, flow: Flow) -> None:
         """Take the flow that goes with what the stages turned out to be."""
@@ -158,8 +139,6 @@ class Engine:
             self.flow.drop()
         self._ahead = None
         self._retry = None
-        if self.saver is not None:
-            self.saver.forget()
         if self._mesh is not None:
             self._mesh.close()
             self._mesh = None
@@ -178,28 +157,21 @@ class Engine:
             cap=cap,
             lost="" if is_wanted else self._lost,
         )
-        return self.follow(self._member.regroup(report, is_wanted=is_wanted))
-
-    def follow(self, regroup: Regroup) -> bool:
-        """Go on as the controller says, and return whether that worked."""
+        regroup = self._member.regroup(report, is_wanted=is_wanted)
         self._state.adopt(regroup.agreement)
         if regroup.agreement.tally is not None:
             self._tell(regroup.agreement.version - 1, regroup.agreement.tally)
         self.generation = self.points.generation = regroup.generation
         self.members = regroup.members
-        self.place = regroup.place_of(self.rank)
-        self._meeting_step = None
-        entered = [rank for rank in regroup.holders if regroup.place_of(rank) in regroup.newcomers]
-        self.donors.part(entered, regroup.agreement.version)
         self.schedule = parse_schedule(regroup.schedule)
-        self._order = instructions(self.schedule, self.place)
+        self._order = instructions(self.schedule, self.rank)
         self.points.order_length = len(self._order)
         self.on_regroup(regroup)
         return self._is_done(self._connect)
 
     def _connect(self) -> None:
-        peers = [place for place in self.members if place % self.needs.pp == self.stage]
-        self._mesh = Mesh(rank=self.place, members=self.members, peers=peers)
+        peers = [rank for rank in self.members if rank % self.needs.pp == self.stage]
+        self._mesh = Mesh(rank=self.rank, members=self.members, peers=peers)
         if self._void_generation >= self.generation:  # Heard before there was anything to wake.
             raise PeerLostError("a member left before all were connected")
         self._mesh.connect(self.store)
@@ -212,18 +184,6 @@ class Engine:
         mesh = self._mesh
         if mesh is not None and generation >= self.generation:
             mesh.wake()
-
-    def _hear_invite(self, generation: int) -> None:
-        """Note that the members of a generation are to meet; called from the thread that listens."""
-        self._invited_generation = max(self._invited_generation, generation)
-
-    def is_meeting(self, step: int) -> bool:
-        """Say whether all members meet before this step; all of them say the same."""
-        return self._meeting_step is not None and step >= self._meeting_step
-
-    def _note_invitation(self, step: int, numbers: list[float]) -> None:
-        if numbers[-1] and self._meeting_step is None:
-            self._meeting_step = step + _UNTIL_MEETING
 
     def store(self, name: str) -> Any:
         """Return a store that all members of the generation see."""
@@ -242,18 +202,9 @@ class Engine:
         with own_randomness(self.device):
             losses = self.flow.train(self._order, self.load, self.sums)
         if self.settle():
-            # Nothing of what this worker holds can be taken back now.
-            self.donors.begin(state, self.content)
-            self._save(state)
             self._commit(step, losses)
         else:
             self.sums.clear()  # Computed with parameters that have been corrected since.
-
-    def _save(self, state: State) -> None:
-        if self.saver is not None and self.saver.is_due(state.version):
-            assert self._mesh is not None
-            is_writer = self.place == min(self._mesh.peers)
-            self.saver.begin(state.version, self.stage, self.content() if is_writer else None)
 
     def settle(self) -> bool:
         """Wait for the verdict on the last step, if it is open; return whether what followed stands."""
@@ -264,7 +215,7 @@ class Engine:
         self.points.after_ops(Phase.SETTLE)
         self._mesh.finish_sum(work)
         self._ahead = None
-        step, tally = self._state.position - 1, self._unpack(numbers, self._state.position - 1)
+        step, tally = self._state.position - 1, self._unpack(numbers)
         self._state.note(step, tally)
         verdict = self._state.judge(tally)
         self._retry = self._state.retry_exponents() if verdict.is_void else None
@@ -303,7 +254,7 @@ class Engine:
         assert self._mesh is not None
         self.points.after_ops(Phase.SETTLE)
         self._mesh.finish_sum(work)
-        tally = self._unpack(numbers, step)
+        tally = self._unpack(numbers)
         self._state.note(step, tally)
         verdict = self._state.judge(tally)
         self._retry = self._state.retry_exponents() if verdict.is_void else None
@@ -318,7 +269,7 @@ class Engine:
         schedule = forward_only(self.members, dp=self.needs.dp, pp=self.needs.pp, microbatches=microbatches)
         self.points.step = step
         with own_randomness(self.device), self.points.keeping(Phase.EVALUATE):
-            losses = self.flow.evaluate(instructions(schedule, self.place), load)
+            losses = self.flow.evaluate(instructions(schedule, self.rank), load)
             numbers = self._loss_vector(losses, microbatches)
             self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[float] = numbers.tolist()
@@ -333,7 +284,7 @@ class Engine:
         """Return what every member of the generation gave, in their order."""
         assert self._mesh is not None
         numbers = torch.zeros(len(self.members), dtype=torch.int64)
-        numbers[self.members.index(self.place)] = number
+        numbers[self.members.index(self.rank)] = number
         self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[int] = numbers.tolist()
         return found
@@ -369,25 +320,19 @@ class Engine:
     def _pack(self, tally: Tally) -> Tensor:
         """Return what this worker adds to the tally of all: one worker speaks for each stage."""
         pp, losses = self.needs.pp, self.needs.dp * self.needs.microbatches
-        numbers = torch.zeros(_FLAGS * pp + losses + pp + 1, dtype=torch.float64)
+        numbers = torch.zeros(_FLAGS * pp + losses, dtype=torch.float64)
         assert self._mesh is not None
-        numbers[-1] = self._invited_generation == self.generation
-        if self.place == min(self._mesh.peers):
+        if self.rank == min(self._mesh.peers):
             numbers[self.stage] = tally.squares[self.stage]
             numbers[pp + self.stage] = tally.overflows[self.stage]
-            numbers[-pp - 1 + self.stage] = self.saver.written if self.saver is not None else 0
             if tally.losses:
-                numbers[_FLAGS * pp : -pp - 1] = torch.tensor(tally.losses, dtype=torch.float64)
+                numbers[_FLAGS * pp :] = torch.tensor(tally.losses, dtype=torch.float64)
         return numbers
 
-    def _unpack(self, numbers: Tensor, step: int) -> Tally:
+    def _unpack(self, numbers: Tensor) -> Tally:
         pp, values = self.needs.pp, numbers.tolist()
-        self._note_invitation(step, values)
-        if self.saver is not None:
-            written = [int(each) for each in values[-pp - 1 : -1]]
-            self.saver.hear(written, is_leader=self.place == self.members[0])
         return Tally(
             squares=dict(enumerate(values[:pp])),
             overflows={stage: flag != 0 for stage, flag in enumerate(values[pp : 2 * pp])},
-            losses=values[_FLAGS * pp : -pp - 1],
+            losses=values[_FLAGS * pp :],
         )

@@ -10,7 +10,7 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
 from holdfast.commit import Agreement
 from holdfast.errors import InputError, TrainingLostError
-from holdfast.membership import Feed, Joined, Regroup, Reported
+from holdfast.membership import Joined, Regroup, Reported
 from holdfast.plan.choose import choose
 from holdfast.plan.problem import Costs, Problem, make_speeds, parse_worker
 
@@ -20,8 +20,6 @@ class LoneMember:
 
     survives = False
     on_void: Callable[[int], None] = staticmethod(lambda generation: None)
-    on_feed: Callable[[Feed], None] = staticmethod(lambda feed: None)
-    on_invite: Callable[[int], None] = staticmethod(lambda generation: None)
 
     def __init__(self, joined: Joined, *, session: int, env: Mapping[str, str]) -> None:
         self._needs = joined.needs

@@ -29,10 +29,6 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Per stage: forward, input and weight gradient of a micro-batch, in any unit; none: all alike."""
     comm: float = 0.0
     """A transfer between stages, in the unit of the costs."""
-    checkpoints: str | None = None
-    """Folder of checkpoints that are written beside the training; a later start goes on from the newest."""
-    checkpoint_every: int = 100
-    """Steps between them."""
     listeners: tuple[Any, ...] = ()
     """Objects with ``reach(point, op, step)``, called at every point that this worker reaches."""
 

@@ -62,30 +62,27 @@ def main() -> None:
         faulthandler.dump_traceback_later(options.dump_after)
     timeline = Timeline(options.timeline, rank=find_place(os.environ).rank) if options.timeline else None
     with open_pipeline(options, timeline) as pipeline:
-        if options.slow and not pipeline.step_number:
+        if options.slow:
             pipeline.rebalance(speeds_of(options.slow))
         ends_s = train(pipeline, options)
     if timeline is not None and not timeline.write():
         say(f"rank {pipeline.rank}: its timeline could not be written to {options.timeline}")
     say(f"rank {pipeline.rank} ends {json.dumps(ends_s)}")
     say(f"rank {pipeline.rank} pauses {json.dumps(pipeline.pauses_s)}")
-    say(f"rank {pipeline.rank} meetings {json.dumps(pipeline.meetings_s)}")
     say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)}")
 
 
 def train(pipeline: holdfast.Pipeline, options: Options) -> list[float]:
     """Train all steps and return when each call ended; losses are read a step late, so that nobody waits."""
-    last: holdfast.Loss | None = None
+    losses: list[holdfast.Loss] = []
     ends_s: list[float] = []
-    is_teller = pipeline.rank == options.teller
-    while pipeline.step_number < options.steps:
-        loss = pipeline.step()
+    for step in range(options.steps):
+        losses.append(pipeline.step())
         ends_s.append(time.monotonic())
-        if is_teller and last is not None:
-            say(f"step {last.step} loss {last.item()!r}")
-        last = loss
-    if is_teller and last is not None:
-        say(f"step {last.step} loss {last.item()!r}")
+        if pipeline.rank == options.teller and step:
+            say(f"step {step - 1} loss {losses[-2].item()!r}")
+    if pipeline.rank == options.teller:
+        say(f"step {options.steps - 1} loss {losses[-1].item()!r}")
     return ends_s
 
 
