@@ -101,6 +101,18 @@ def test_a_slowdown_that_is_over_when_it_could_be_told_is_not() -> None:
     assert watched.changes == []
 
 
+def test_a_slowdown_that_gets_milder_before_it_is_told_is_named_all_the_same() -> None:
+    """It is told whole, with the level that it has come to, and there is somebody to be named."""
+    worse = Harm(kind="compute", ranks=(1,), more_s=0.6, first=60, until=66)
+    lasting = Harm(kind="compute", ranks=(1,), more_s=0.25, first=60)
+    short = SimulatedJob(harms=(worse, lasting), steps=300).run()
+    watched = watch([_stretched(step, 0.2) for step in batch] for batch in short)
+    assert [change.direction for change in watched.changes] == ["slow", "relief"]
+    assert watched.changes[-1].is_slow
+    assert watched.changes[-1].after_s == pytest.approx(0.2 * 0.58, rel=0.1)
+    assert watched.guilty == [([1], "compute")]
+
+
 def test_a_restart_starts_afresh() -> None:
     """Another attempt is not held against the last one's speed, and trouble does not outlive its attempt."""
     lookout = Lookout()

@@ -182,7 +182,7 @@ class Lookout:
     def _as_told(self, changes: list[ChangePoint]) -> list[ChangePoint]:
         """Return changes as they are told: with the level that a slowdown has come to."""
         slow_s = self._detector.slow_s
-        if not changes or changes[-1].direction != "slow" or slow_s is None:
+        if not changes or not changes[-1].is_slow or slow_s is None:
             return changes
         if self.trouble is not None:
             self.trouble = msgspec.structs.replace(self.trouble, is_told=True)
