@@ -22,7 +22,8 @@ from holdfast.reliability.sources import read_any
 from holdfast.serve.reliabilitypage import draw_page
 
 _SHOWN = 20
-_AHEAD = 2
+_AHEAD = 3
+"""Pieces of a file that are worked on at a time."""
 _Item = TypeVar("_Item")
 _Out = TypeVar("_Out")
 

@@ -56,13 +56,31 @@ def convert(raw: pl.DataFrame, zone: str, tally: Tally, *, is_slurm: bool = Fals
     if not is_plain:
         table = read.strip(table, ["job"], ("",))
     # In one call, so that columns are read side by side.
-    table = table.with_columns(*states(table), *read.usual_times(TIMES, zone), *_usual_counts())
-    table = _count(read.rest_of_times(table, TIMES, zone))
+    table = table.with_columns(*states(table), *_usual_times(zone), *_usual_counts())
+    table = _count(read.rest_of_times(_fill_eligible(table), TIMES, zone))
     table = _settle(table, has_node_list="node_list" not in missing)
     table = table.with_columns(_is_broken(is_slurm and not is_plain).fill_null(False).alias("_is_broken"))
     tally.tell_all(table.filter("_is_broken"), lambda row: _explain(row, is_slurm=is_slurm))
     good = table.filter(pl.col("_is_broken").not_()).with_columns(_nodes())
     return gpus.add(good).select(_columns())
+
+
+def _usual_times(zone: str) -> list[pl.Expr]:
+    """Read the times; nearly all jobs are eligible when they are submitted, and times are slow to read."""
+    other = pl.when(_is_eligible_at_once().not_()).then("eligible").alias("eligible")
+    return [
+        *read.usual_times([name for name in TIMES if name != "eligible"], zone),
+        read.usual_time(other, zone).alias("eligible_at"),
+    ]
+
+
+def _fill_eligible(table: pl.DataFrame) -> pl.DataFrame:
+    at = pl.when(_is_eligible_at_once()).then("submit_at").otherwise("eligible_at")
+    return table.with_columns(at.alias("eligible_at"))
+
+
+def _is_eligible_at_once() -> pl.Expr:
+    return (pl.col("eligible") == pl.col("submit")).fill_null(False)
 
 
 def _usual_counts() -> list[pl.Expr]:
@@ -184,6 +202,8 @@ def _number(table: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         attempt[order["_place"].to_numpy()] = order["_order"].to_numpy()
         attempt[copies] = 0
         tally.left_out += len(copies)
-    numbered = table.with_columns(pl.Series("attempt", attempt)).filter(pl.col("attempt") > 0)
+    numbered = table.with_columns(pl.Series("attempt", attempt))
+    if not attempt.all():
+        numbered = numbered.filter(pl.col("attempt") > 0)
     restarted = pl.max_horizontal("attempt", pl.col("_restarts") + 1)
     return numbered.with_columns(restarted.cast(pl.UInt32).alias("attempt"))

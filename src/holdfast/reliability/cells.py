@@ -84,7 +84,7 @@ def times(
 
 def usual_times(names: Iterable[str], zone: str, pattern: str = FORMATS[0]) -> list[pl.Expr]:
     """Return how to read times in the usual format, which nearly all have."""
-    return [_parse(pl.col(name), pattern, zone).alias(f"{name}_at") for name in names]
+    return [usual_time(pl.col(name), zone, pattern).alias(f"{name}_at") for name in names]
 
 
 def rest_of_times(
@@ -97,8 +97,8 @@ def rest_of_times(
     return cells
 
 
-def _parse(cell: pl.Expr, pattern: str, zone: str) -> pl.Expr:
-    """Read times; polars knows years that Python does not, and nobody means those."""
+def usual_time(cell: pl.Expr, zone: str, pattern: str = FORMATS[0]) -> pl.Expr:
+    """Read times of one format; polars knows years that Python does not, and nobody means those."""
     at = _parse_any(cell, pattern, zone)
     return pl.when(at.is_between(pl.lit(_EARLIEST), pl.lit(_LATEST))).then(at)
 
@@ -132,7 +132,7 @@ def _parse_odd(cells: pl.DataFrame, name: str, zone: str, formats: list[str]) ->
     cells = strip(cells, [name], NO_TIME)
     for pattern in formats:
         missing = pl.when(is_bad(name, at)).then(pl.col(name))
-        cells = cells.with_columns(pl.col(at).fill_null(_parse(missing, pattern, zone)))
+        cells = cells.with_columns(pl.col(at).fill_null(usual_time(missing, zone, pattern)))
     cells = cells.with_columns(pl.col(at).fill_null(_epoch(name)))
     words = cells.filter(is_bad(name, at))[name].unique().to_list()
     found = [at_time(word, zone) for word in words]

@@ -6,15 +6,16 @@ They come in pieces, so that a file of gigabytes needs little more memory than w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import BinaryIO
 
 import polars as pl
 
 from holdfast.reliability.mend import Block, mend, split_last
-from holdfast.reliability.told import ROW, Tally
+from holdfast.reliability.told import ROW, Frame, Tally
 
-PIECE = 16 << 20
-"""Bytes that are looked at together: few enough that the allocator hands out the same memory again."""
+PIECE = 64 << 20
+"""Bytes that are looked at together: with fewer, calls of the parser and their threads take as long."""
 _MOST_HELD = 1 << 24
 """Longer than any cell: so much without a row is not held back for its rest."""
 _INNER = b"\x1f"
@@ -35,18 +36,25 @@ class Delimited:
         self._asked = delimiter
         self._delimiter = delimiter if len(delimiter) == 1 and delimiter.isascii() else _INNER
 
-    def frames(self, columns: Mapping[str, str], tally: Tally) -> Iterator[pl.DataFrame]:
-        """Yield the rows of one piece after the other."""
-        count = len(self.names) - 1
-        for piece in self._pieces(count):
-            is_free = self.names[-1] in _FREE
-            block = mend(piece, self._delimiter, count, has_free_end=is_free, follows_row=tally.rows > 0)
-            tally.rows += len(block.lines) + len(block.broken)
-            for line, marks in block.broken:
-                tally.tell(self._line + line, f"has {marks + 1} cells, expected {count + 1}")
-            if len(block.lines):
-                yield self._without_headers(self._parse(block, columns), columns, tally)
-            self._line += block.height
+    def frames(self, columns: Mapping[str, str]) -> Iterator[Frame]:
+        """Yield how to read one piece after the other."""
+        line, count = self._line, len(self.names) - 1
+        for number, piece in enumerate(self._pieces(count)):
+            yield partial(self._read, piece, line, columns, follows_row=number > 0)
+            line += piece.count(b"\n")
+
+    def _read(
+        self, piece: bytes, line: int, columns: Mapping[str, str], tally: Tally, *, follows_row: bool
+    ) -> pl.DataFrame:
+        """Return the rows of a piece that begins on a line."""
+        count, is_free = len(self.names) - 1, self.names[-1] in _FREE
+        block = mend(piece, self._delimiter, count, has_free_end=is_free, follows_row=follows_row)
+        tally.rows += len(block.lines) + len(block.broken)
+        for place, marks in block.broken:
+            tally.tell(line + place, f"has {marks + 1} cells, expected {count + 1}")
+        if not len(block.lines):
+            return pl.DataFrame(schema={ROW: pl.UInt32, **dict.fromkeys(columns, pl.String)})
+        return self._without_headers(self._parse(block, line, columns), columns, tally)
 
     def _pieces(self, count: int) -> Iterator[bytes]:
         """Yield the file in pieces that end where a row does."""
@@ -74,7 +82,7 @@ class Delimited:
             return data
         return data.replace(_INNER, b" ").replace(self._asked, _INNER)
 
-    def _parse(self, block: Block, columns: Mapping[str, str]) -> pl.DataFrame:
+    def _parse(self, block: Block, line: int, columns: Mapping[str, str]) -> pl.DataFrame:
         places = {ours: self.names.index(theirs) for ours, theirs in columns.items()}
         wanted = sorted(set(places.values()))
         table = pl.read_csv(
@@ -87,7 +95,7 @@ class Delimited:
             encoding="utf8" if block.data.isascii() else "utf8-lossy",  # The first is faster.
         )
         table.columns = [str(place) for place in wanted]
-        lines = pl.Series(ROW, block.lines + self._line).cast(pl.UInt32)
+        lines = pl.Series(ROW, block.lines + line).cast(pl.UInt32)
         return table.select(lines, *(pl.col(str(place)).alias(ours) for ours, place in places.items()))
 
     def _without_headers(self, table: pl.DataFrame, columns: Mapping[str, str], tally: Tally) -> pl.DataFrame:

@@ -55,7 +55,7 @@ def parse_lanl(stream: BinaryIO, place: str, *, timezone: str = "UTC") -> Readin
         )
     tally = Tally(place)
     columns = choose(raw.names, FIELDS)
-    pieces = [_convert(piece, zone, tally) for piece in raw.frames(columns, tally)]
+    pieces = [_convert(frame(tally), zone, tally) for frame in raw.frames(columns)]
     return tally.reading(pl.concat([pl.DataFrame(schema=dict(OUTAGES)), *pieces]))
 
 

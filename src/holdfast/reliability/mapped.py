@@ -57,7 +57,7 @@ def parse_mapped(
             f"{place}, row 1: columns {known}; expected a map of columns that says which is the job"
         )
     tally = Tally(place)
-    pieces = [convert(piece, zone, tally) for piece in table.frames(chosen, tally)]
+    pieces = [convert(frame(tally), zone, tally) for frame in table.frames(chosen)]
     return tally.reading(finish(pieces, tally))
 
 

@@ -172,8 +172,8 @@ def parse_node_events(
         raise InputError(f"{place}, row 1: columns {', '.join(table.names[:12])}, expected {expected}")
     tally = Tally(place)
     pieces = [
-        convert(kind.change(piece, tally), kind.kind, zone, tally, needs_time=kind.needs_time)
-        for piece in table.frames(columns, tally)
+        convert(kind.change(frame(tally), tally), kind.kind, zone, tally, needs_time=kind.needs_time)
+        for frame in table.frames(columns)
     ]
     events = finish(pieces)
     return tally.reading(_spread(events) if kind is EXCLUSION else events)

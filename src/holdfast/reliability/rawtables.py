@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import msgspec
@@ -13,7 +14,7 @@ import polars as pl
 
 from holdfast.errors import InputError
 from holdfast.reliability.delimited import Delimited
-from holdfast.reliability.told import ROW, Tally, shown
+from holdfast.reliability.told import ROW, Frame, Tally, shown
 
 _MOST_HEADER = 1 << 20
 _QUOTING = (b",", b";", b"\t")
@@ -30,8 +31,8 @@ class RawTable(Protocol):
     names: list[str]
     """Of its columns, in small letters."""
 
-    def frames(self, columns: Columns, tally: Tally) -> Iterator[pl.DataFrame]:
-        """Yield the columns asked for, as text, with each row's line; count the rows, tell the broken."""
+    def frames(self, columns: Columns) -> Iterator[Frame]:
+        """Yield how to read each piece: the columns asked for, as text, with each row's line."""
         ...
 
 
@@ -90,13 +91,16 @@ class _Rows:
         self._rows = rows
         self._broken = broken
 
-    def frames(self, columns: Columns, tally: Tally) -> Iterator[pl.DataFrame]:
-        """Yield all of them at once."""
+    def frames(self, columns: Columns) -> Iterator[Frame]:
+        """Yield how to read all of them at once."""
+        yield partial(self._read, columns)
+
+    def _read(self, columns: Columns, tally: Tally) -> pl.DataFrame:
         tally.rows += len(self._rows) + len(self._broken)
         for row, why in self._broken:
             tally.tell(row, why)
         lines = pl.Series(ROW, [row for row, _ in self._rows], dtype=pl.UInt32)
-        yield pl.DataFrame(
+        return pl.DataFrame(
             [lines]
             + [
                 pl.Series(ours, [cells.get(theirs) for _, cells in self._rows], dtype=pl.String)
@@ -161,14 +165,17 @@ class _Parquet:
             raise InputError(f"{place}: cannot be read as Parquet: {words[0]}") from error
         self.names = plain_names(self._table.columns)
 
-    def frames(self, columns: Columns, tally: Tally) -> Iterator[pl.DataFrame]:
-        """Yield all of it at once."""
+    def frames(self, columns: Columns) -> Iterator[Frame]:
+        """Yield how to read all of it at once."""
+        yield partial(self._read, columns)
+
+    def _read(self, columns: Columns, tally: Tally) -> pl.DataFrame:
         tally.rows += self._table.height
         texts = [
             _column_text(self._table.to_series(self.names.index(theirs))).alias(ours)
             for ours, theirs in columns.items()
         ]
-        yield pl.DataFrame(texts).with_row_index(ROW, offset=1)
+        return pl.DataFrame(texts).with_row_index(ROW, offset=1)
 
 
 _Told = tuple[int, str]

@@ -17,7 +17,7 @@ from holdfast.reliability.cells import check_zone
 from holdfast.reliability.opening import opened
 from holdfast.reliability.rawtables import open_table
 from holdfast.reliability.tables import Reading
-from holdfast.reliability.told import Apply, Tally
+from holdfast.reliability.told import Apply, Frame, Tally
 
 CALL = (
     "sacct -a -D -X -P --noconvert --format=JobID,JobName,User,Account,Partition,QOS,Priority,State,Submit,"
@@ -68,12 +68,12 @@ def parse_sacct(stream: BinaryIO, place: str, *, timezone: str = "UTC", apply: A
         raise InputError(f"{place}, row 1: no column JobID, expected the header and rows of: {CALL}")
     tally = Tally(place)
 
-    def work(piece: pl.DataFrame) -> tuple[pl.DataFrame, Tally]:
+    def work(frame: Frame) -> tuple[pl.DataFrame, Tally]:
         part = Tally(place)
-        return convert(without_steps(piece, part), zone, part, is_slurm=True), part
+        return convert(without_steps(frame(part), part), zone, part, is_slurm=True), part
 
     pieces = []
-    for piece, part in apply(work, table.frames(columns, tally)):
+    for piece, part in apply(work, table.frames(columns)):
         pieces.append(piece)
         tally.add(part)
     return tally.reading(finish(pieces, tally))

@@ -52,7 +52,8 @@ class Tally:
         self.broken += bad.height - kept.height
 
     def add(self, part: Tally) -> None:
-        """Count what was found in a part of the source, whose rows are counted already."""
+        """Count what was found in a part of the source."""
+        self.rows += part.rows
         self.broken += part.broken
         self.left_out += part.left_out
         self._told += part._told[: MOST_TOLD - len(self._told)]
@@ -62,6 +63,10 @@ class Tally:
         return Reading(
             table=table, rows=self.rows, broken=self.broken, told=tuple(self._told), left_out=self.left_out
         )
+
+
+Frame = Callable[[Tally], pl.DataFrame]
+"""Reads a piece of a table, in any thread: counts its rows and tells the broken ones."""
 
 
 def shown(text: object) -> str:
