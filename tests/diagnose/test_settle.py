@@ -86,5 +86,9 @@ def test_uneven_links_are_all_of_them() -> None:
     assert not stands_out([link(3, 2)], [rate(*each) for each in (*ring, (3, 2, 6.8))])
     assert stands_out([link(3, 2)], [rate(*each) for each in (*ring, (3, 2, 2.0))])
     assert stands_out([], [rate(*each) for each in ring])
+    # Seeds 6 and 7 of the benchmark: four uneven NICs, of whose links the slowest is well below the next.
+    for rates in ((11.08, 4.51, 9.0, 30.87), (11.12, 7.4, 13.17, 22.73)):
+        uneven = [rate(each, (each + 3) % 4, mb_s) for each, mb_s in enumerate(rates)]
+        assert not stands_out([link(1, 0)], uneven)
     nic = SlowLink(kind="nic", ranks=[2], slowdown=4.0, lost_share=0.3, evidence="slow")
     assert stands_out([nic], [rate(0, 3, 10.0), rate(1, 0, 9.0), rate(2, 1, 2.0), rate(3, 2, 2.5)])

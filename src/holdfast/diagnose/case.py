@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -14,7 +15,8 @@ from holdfast.diagnose.verdict import Verdict, judge_profiles
 from holdfast.telemetry import Channel
 
 _FAR = 1.5
-"""So many times slower than the slowest of the others is one link that is slow."""
+"""So many times slower than the slowest of the others is one link that is slow: if that is also further below
+them than they lie apart from each other."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +61,17 @@ def stands_out(slow: Sequence[SlowLink], links: Sequence[LinkRate]) -> bool:
         if link.rate_bytes_s:
             ends = frozenset((link.source, link.target))
             rates[ends in named or bool(ends & alone)].append(link.rate_bytes_s)
-    return not rates[True] or not rates[False] or _FAR * min(rates[True]) <= min(rates[False])
+    if not rates[True] or not rates[False]:
+        return True
+    gap = min(rates[False]) / min(rates[True])
+    return gap >= max(_FAR, _spread(rates[False]))
+
+
+def _spread(rates: Sequence[float]) -> float:
+    """Return how far rates lie apart, without the tenths at both ends."""
+    ordered = sorted(rates)
+    last = len(ordered) - 1
+    return ordered[math.ceil(0.9 * last)] / ordered[math.floor(0.1 * last)]
 
 
 def with_hosts(case: Case, hosts: Mapping[int, str]) -> Case:
