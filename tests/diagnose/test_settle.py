@@ -90,5 +90,8 @@ def test_uneven_links_are_all_of_them() -> None:
     for rates in ((11.08, 4.51, 9.0, 30.87), (11.12, 7.4, 13.17, 22.73)):
         uneven = [rate(each, (each + 3) % 4, mb_s) for each, mb_s in enumerate(rates)]
         assert not stands_out([link(1, 0)], uneven)
+    # Seed 8: one slow link, and who sends to the rank that is held up by it waits.
+    one = [rate(each, (each + 3) % 4, mb_s) for each, mb_s in enumerate((41.09, 135.98, 144.59, 15.4))]
+    assert stands_out([link(3, 2)], one)
     nic = SlowLink(kind="nic", ranks=[2], slowdown=4.0, lost_share=0.3, evidence="slow")
     assert stands_out([nic], [rate(0, 3, 10.0), rate(1, 0, 9.0), rate(2, 1, 2.0), rate(3, 2, 2.5)])

@@ -56,11 +56,14 @@ def stands_out(slow: Sequence[SlowLink], links: Sequence[LinkRate]) -> bool:
     """Say whether slow links are slower than all others by far; else all of them are uneven."""
     named = {frozenset(pair) for each in slow for pair in combinations(each.ranks, 2)}
     alone = {each.ranks[0] for each in slow if len(each.ranks) == 1}
+    held = {each.link[0] for each in slow if each.link is not None}
     rates: dict[bool, list[float]] = {True: [], False: []}
     for link in links:
         if link.rate_bytes_s:
             ends = frozenset((link.source, link.target))
-            rates[ends in named or bool(ends & alone)].append(link.rate_bytes_s)
+            is_named = ends in named or bool(ends & alone)
+            if is_named or link.target not in held:  # Who sends to a rank that is held up waits for it.
+                rates[is_named].append(link.rate_bytes_s)
     if not rates[True] or not rates[False]:
         return True
     gap = min(rates[False]) / min(rates[True])
