@@ -14,9 +14,9 @@ from holdfast.diagnose.reduce import Known, WorkerPattern
 from holdfast.diagnose.verdict import Verdict, judge_profiles
 from holdfast.telemetry import Channel
 
-_FAR = 1.5
-"""So many times slower than the slowest of the others is one link that is slow: if that is also further below
-them than they lie apart from each other."""
+_FAR = 2.0
+"""A link is the slow one if it is so many times further below the slowest of the others than these lie apart
+from each other."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +66,7 @@ def stands_out(slow: Sequence[SlowLink], links: Sequence[LinkRate]) -> bool:
                 rates[is_named].append(link.rate_bytes_s)
     if not rates[True] or not rates[False]:
         return True
-    gap = min(rates[False]) / min(rates[True])
-    return gap >= max(_FAR, _spread(rates[False]))
+    return min(rates[False]) / min(rates[True]) >= _FAR * _spread(rates[False])
 
 
 def _spread(rates: Sequence[float]) -> float:
