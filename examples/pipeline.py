@@ -34,7 +34,7 @@ with holdfast.Pipeline(
     max_norm=1.0,
     exact=True,
 ) as pipeline:
-    for step in range(1000):
+    for step in range(pipeline.step_number, 1000):  # Not 0 for a worker that comes later.
         loss = pipeline.step()
         if step % 100 == 0 and pipeline.is_leader:
             print(f"step {step} loss {loss:.4f} on {len(pipeline.workers)} workers")

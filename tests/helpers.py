@@ -37,6 +37,7 @@ from holdfast.values import (
     SuspectsNamed,
     WorkerDied,
     WorkerHung,
+    WorkerReturned,
 )
 
 PATIENCE_S = 20.0
@@ -130,6 +131,7 @@ EVENTS: tuple[AnyEvent, ...] = (
     AttemptEnded(reason="failed", first=make_death()),
     AttemptEnded(reason="succeeded"),
     Regrouped(generation=1, members=[0, 2], version=37, dead=[3, 1]),
+    WorkerReturned(rank=3, pid=4713),
     JobStopped(reason="every worker of stage 1 is gone"),
     GuardStarted(pid=1),
     GuardDied(pid=1, exit_code=137, signal="SIGKILL"),

@@ -61,7 +61,9 @@ def begun(needs: Needs) -> Controller:
 def regroup(generation: int, members: list[int], schedule: str, version: int = 0) -> Regroup:
     """Return the answer that lets members go on, where nobody has to be corrected."""
     agreement = Agreement(version=version)
-    return Regroup(generation=generation, members=members, agreement=agreement, schedule=schedule)
+    return Regroup(
+        generation=generation, members=members, holders=members, agreement=agreement, schedule=schedule
+    )
 
 
 # --- beginning --------------------------------------------------------------------------------
@@ -187,7 +189,7 @@ def test_agreement_comes_with_its_tally() -> None:
     ]
     agreement = Agreement(version=5, tally=tallies[4])
     assert answers(begun(SMALL), events) == [
-        Regroup(generation=1, members=[0, 1], agreement=agreement, schedule=BOTH)
+        Regroup(generation=1, members=[0, 1], holders=[0, 1], agreement=agreement, schedule=BOTH)
     ]
 
 
@@ -310,9 +312,9 @@ def test_ranks_of_a_pipeline_are_in_a_row() -> None:
 
 def test_stage_is_lost_with_its_last_worker() -> None:
     """As long as one pipeline has the stage, it is not."""
-    assert lost_stages([0, 4], dp=2, pp=3) == [2]
-    assert lost_stages([0, 4, 2], dp=2, pp=3) == []
-    assert lost_stages([], dp=2, pp=3) == [0, 1, 2]
+    assert lost_stages([0, 4], pp=3) == [2]
+    assert lost_stages([0, 4, 2], pp=3) == []
+    assert lost_stages([], pp=3) == [0, 1, 2]
 
 
 # --- any events at all ------------------------------------------------------------------------
@@ -359,7 +361,7 @@ class Witness:
             return None
         if isinstance(event, Left):
             self.gone |= {event.rank} if not event.is_done or event.rank in self.known else set()
-        elif event.generation == self.generation and event.rank in self.known:
+        elif isinstance(event, Reported) and event.generation == self.generation and event.rank in self.known:
             self.waiting.add(event.rank)
         live = self.known - self.gone
         has_begun = self.generation >= 0 or self.known | self.gone == self.ranks

@@ -65,6 +65,8 @@ class StepFlag(enum.IntFlag):
     FIRST = 16
     """Of a cycle; its beginning is not known."""
     COMPILE = 32
+    PLANNED = 64
+    """Its work is the count of operations that a plan gives to the rank, not the size of its batches."""
 
 
 class ChannelUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +143,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     since_ns: int
     """When it said so, on the node's monotonic clock."""
+    held: int = -1
+    """Pipeline and stage that it holds, ``pipeline * pp + stage``; -1: those of its rank."""
+
+    @property
+    def seat(self) -> int:
+        """Return what it holds as the schedule counts: its line there."""
+        return self.held if self.held >= 0 else self.rank
 
     @property
     def place(self) -> tuple[int, int, int, int]:

@@ -167,8 +167,21 @@ class Regrouped(Event, frozen=True, kw_only=True, tag="regrouped"):
     """Ranks, in order."""
     version: int
     """How many updates have been applied."""
+    places: list[int] = []
+    """Pipeline and stage that each of them holds, ``pipeline * pp + stage``; none: those of their ranks."""
     dead: list[int]
     """Ranks, in the order in which they died."""
+    newcomers: list[int] = []
+    """Ranks that take part from now on."""
+    was_ready: bool = False
+    """Whether the plan had been made before it was needed."""
+
+
+class WorkerReturned(Event, frozen=True, kw_only=True, tag="worker_returned"):
+    """A worker that died was started again; it takes part when a ``regrouped`` names it."""
+
+    rank: int
+    pid: int
 
 
 class JobStopped(Event, frozen=True, kw_only=True, tag="job_stopped"):
@@ -320,6 +333,7 @@ AnyEvent = (
     | WorkerDied
     | AttemptEnded
     | Regrouped
+    | WorkerReturned
     | JobStopped
     | GuardStarted
     | GuardDied

@@ -51,7 +51,7 @@ def test_a_page_shows_its_worker_and_what_the_kernel_says_of_it(tmp_path: Path) 
     """Running, stopped, dead."""
     with _writer(tmp_path) as process:
         page = Page(page_path(tmp_path, 6))
-        assert (page.rank, page.stage, page.pid) == (6, 2, process.pid)
+        assert (page.rank, page.pp, page.pid) == (6, 4, process.pid)
         assert page.read().phase == Phase.OUTSIDE
         wait_until(lambda: page.state() == "S", "sleep")
         process.send_signal(signal.SIGSTOP)

@@ -86,7 +86,8 @@ def test_draft_is_no_checkpoint(tmp_path: Path) -> None:
     """Before it is finished nothing has the name."""
     write_stage(tmp_path / "c", 0, {})
     assert not (tmp_path / "c").exists()
-    assert [path.name for path in draft_of(tmp_path / "c").iterdir()] == ["stage_0.pt"]
+    names = sorted(path.name for path in draft_of(tmp_path / "c").iterdir())
+    assert names == ["stage_0.pt", "stage_0.sha256"]
 
 
 def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_every_cut_is_found(saved: Path) -> None:
     whole = file.read_bytes()
     for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
         file.write_bytes(whole[:size])
-        with pytest.raises(InputError, match=re.escape(f"{file} cannot be read")):
+        with pytest.raises(InputError, match=re.escape(f"{file} is not as it was written")):
             _load(saved)
 
 

@@ -14,7 +14,15 @@ from holdfast.cli.words import phrase
 from holdfast.lab.story import Story, tell, witnessed
 from holdfast.membership import Needs
 from holdfast.telemetry import Step
-from holdfast.values import AttemptStarted, FaultInjected, Record, Regrouped, StepSeen, WorkerDied
+from holdfast.values import (
+    AttemptStarted,
+    FaultInjected,
+    Record,
+    Regrouped,
+    StepSeen,
+    WorkerDied,
+    WorkerReturned,
+)
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 90
@@ -86,6 +94,8 @@ def states(records: Sequence[Record], ranks: int) -> list[str]:
                 words[rank] = "training"
             case WorkerDied(death=death):
                 words[death.rank] = "dead"
+            case WorkerReturned(rank=rank):
+                words[rank] = "starting"
     return words
 
 

@@ -27,6 +27,7 @@ from holdfast.values import (
     SuspectsNamed,
     WorkerDied,
     WorkerHung,
+    WorkerReturned,
 )
 
 
@@ -45,8 +46,13 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"all workers ended ({event.reason})"
         case Regrouped(generation=0):
             return f"{len(event.members)} workers are connected"
-        case Regrouped():
+        case Regrouped(newcomers=[]):
             return f"{len(event.members)} workers go on from step {event.version}"
+        case Regrouped():
+            who = ", ".join(map(str, event.newcomers))
+            return f"rank {who} back: {len(event.members)} workers go on from step {event.version}"
+        case WorkerReturned():
+            return f"rank {event.rank} is started again"
         case JobStopped():
             return f"training cannot go on: {event.reason}"
         case GuardStarted():

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.telemetry import Phase, Status
 
 Makers = Mapping[tuple[int, int], tuple[int, int]]
-"""Of one schedule: for the rank and index of an operation, rank and index of the one that makes its input."""
+"""Of one schedule: for the place and index of an operation, those of the one that makes its input."""
 
 HISTORY = 20
 """Step durations that count."""
@@ -94,11 +94,12 @@ def _judge(seen: Sequence[Seen], makers: Mapping[int, Makers]) -> list[Hung]:
     if all(worker.state == STOPPED for worker in seen):  # Somebody suspended the job.
         return []
     ranks = {worker.status.rank: worker for worker in seen}
+    seats = {worker.status.seat: worker for worker in seen}
     found = {rank: hung for rank in sorted(ranks) if (hung := _judge_alone(ranks[rank]))}
     stuck = [
         hung
         for rank in sorted(ranks)
-        if rank not in found and (hung := _judge_receiver(ranks[rank], ranks, found, makers))
+        if rank not in found and (hung := _judge_receiver(ranks[rank], seats, found, makers))
     ]
     return [*found.values(), *stuck]
 
@@ -116,23 +117,23 @@ def _judge_alone(worker: Seen) -> Hung | None:
 
 
 def _judge_receiver(
-    worker: Seen, ranks: Mapping[int, Seen], blamed: Collection[int], makers: Mapping[int, Makers]
+    worker: Seen, seats: Mapping[int, Seen], blamed: Collection[int], makers: Mapping[int, Makers]
 ) -> Hung | None:
     """Judge a worker that waits by what the maker of its input has done."""
     status = worker.status
     if status.phase != Phase.RECEIVE:
         return None
-    rank, index = makers.get(status.generation, {}).get((status.rank, status.op), (-1, -1))
-    maker = ranks.get(rank)
+    seat, index = makers.get(status.generation, {}).get((status.seat, status.op), (-1, -1))
+    maker = seats.get(seat)
     # What a worker that stands still has made may never have left it.
-    if maker is None or rank in blamed or maker.state in (STOPPED, TRACED):
+    if maker is None or maker.status.rank in blamed or maker.state in (STOPPED, TRACED):
         return None
     # The maker has been where it is for that long, so what lies behind it is at least as old. To count from
     # the receiver's own start would blame it for a maker that was slow.
     ready_s = min(worker.waited_s, maker.waited_s)
     if not (_has_passed(maker.status, index, status) and _is_over(worker, ready_s)):
         return None
-    evidence = f"does not take the input that rank {rank} made at least {ready_s:.2f} s ago"
+    evidence = f"does not take the input that rank {maker.status.rank} made at least {ready_s:.2f} s ago"
     return Hung(rank=status.rank, waited_s=worker.waited_s, evidence=evidence)
 
 

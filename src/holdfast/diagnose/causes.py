@@ -80,7 +80,7 @@ def _named_part(now: Profile, before: Profile, grown_s: float, signs: Sequence[S
 
 def _more_work(now: Profile, peers: Sequence[Profile]) -> Reason | None:
     known = [peer.work for peer in peers if peer.work > 0]
-    if not known or now.work <= 0:
+    if not known or now.work <= 0 or now.is_planned:
         return None
     usual = statistics.median(known)
     if now.work < _MORE_WORK * usual:

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.diagnose.causes import Reason, find_reason
 from holdfast.diagnose.layout import Layout
-from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.profiles import Profile, share_of
 from holdfast.diagnose.telling import tell_duration
 from holdfast.diagnose.wording import name_ranks
 from holdfast.findings import Suspect
@@ -54,7 +54,7 @@ def _heavier(stage: Sequence[Profile]) -> list[_Heavy]:
     near = ordered[max(0, middle - _MOST_PEERS // 2) : middle + _MOST_PEERS // 2]
     found = []
     for mine in ordered[middle + 1 :]:
-        more_s = mine.own_s - usual.own_s
+        more_s = mine.own_s - usual.own_s * share_of(mine, usual)
         if more_s >= COSTLY * mine.duration_s and more_s >= _SIGMAS * (mine.error_s + usual.error_s):
             peers = [each for each in near if each.rank != mine.rank]
             reason = find_reason(mine, usual, peers, ())
@@ -97,8 +97,11 @@ def _slowdown(duration_s: float, more_s: float) -> float:
 def _against_stages(
     stages: Mapping[int | None, Sequence[Profile]], profiles: Mapping[int, Profile]
 ) -> list[Suspect]:
+    # Where a plan gave some more to do, stages are compared by what the same work takes them.
+    is_planned = all(each.is_planned and each.work > 0 for each in profiles.values())
+    usual_work = statistics.median(each.work for each in profiles.values()) if is_planned else 0.0
     own_s = {
-        role: statistics.median(each.own_s for each in mine)
+        role: statistics.median(each.own_s * (usual_work / each.work if is_planned else 1.0) for each in mine)
         for role, mine in stages.items()
         if role is not None
     }

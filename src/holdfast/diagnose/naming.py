@@ -15,7 +15,7 @@ from holdfast.diagnose.causes import Reason, Sign, find_reason
 from holdfast.diagnose.groups import SlowGroup
 from holdfast.diagnose.layout import Layout
 from holdfast.diagnose.links import SlowLink
-from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.profiles import Profile, share_of
 from holdfast.diagnose.telling import tell_duration
 from holdfast.findings import Suspect
 
@@ -57,7 +57,8 @@ class _Peers:
         self._among: dict[int, tuple[list[Profile], int]] = {}
         """For each rank, those it is among, by their own time, and its place there."""
         for same in by_role.values():
-            among = same if len(same) > 1 else everybody
+            # Stages of a pipeline are not alike: who is left alone in one has nobody to compare with.
+            among = same if len(same) > 1 or same[0].is_planned else everybody
             members = {profile.rank for profile in same}
             self._among |= {each.rank: (among, at) for at, each in enumerate(among) if each.rank in members}
 
@@ -122,7 +123,7 @@ def _grow(evidence: Evidence, peers: _Peers) -> list[_Growth]:
         growths.append(
             _Growth(
                 rank=rank,
-                own_s=now.sure_s - before.sure_s,
+                own_s=now.sure_s - before.sure_s * share_of(now, before),
                 wait_s=now.wait_s - before.wait_s,
                 error_s=(now.error_s**2 + before.error_s**2) ** 0.5,
             )

@@ -28,6 +28,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether waiting was measured; where it was not, all of it passes for own time."""
     error_s: float = 0.0
     """Standard error of its own time."""
+    is_planned: bool = False
+    """Whether its work is what a plan gave it: having more of it than others is no fault."""
 
     @property
     def own_s(self) -> float:
@@ -72,9 +74,16 @@ def profile_of(steps: Sequence[Step]) -> Profile | None:
         save_s=_mean(step.save_s for step in measured),
         cpu_s=_mean(step.cpu_s for step in measured),
         work=_mean(step.work for step in measured),
+        is_planned=all(step.flags & StepFlag.PLANNED for step in measured),
         is_measured=not any(step.flags & StepFlag.UNMEASURED for step in measured),
         error_s=spread / math.sqrt(count),
     )
+
+
+def share_of(mine: Profile, other: Profile) -> float:
+    """Return how many times as long as another rank one should need, if it were as fast."""
+    is_known = mine.is_planned and other.is_planned and mine.work > 0 and other.work > 0
+    return mine.work / other.work if is_known else 1.0
 
 
 def profiles_of(steps: Mapping[int, Sequence[Step]], *, since: int, until: int) -> dict[int, Profile]:

@@ -6,9 +6,12 @@ worker to die is found out across nodes, and where the workers say that they sur
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -18,20 +21,23 @@ from torch.distributed.elastic.agent.server.api import (
     WorkerSpec,
     WorkerState,
 )
+from torch.distributed.elastic.utils import macros  # type: ignore[attr-defined]
 
-from holdfast.guard.deaths import describe, first_of_nodes, first_to_die, is_victim
+from holdfast.guard.deaths import describe, first_of_nodes, first_to_die, is_over, is_victim
 from holdfast.guard.home import Home
 from holdfast.guard.hosting import Hosting, share_word
+from holdfast.guard.joining import Invitation, disinvite, invite
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.probing import order_precheck
+from holdfast.guard.returns import Returns
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.guard.steady import SteadyRendezvous
 from holdfast.guard.store import exchange_deaths, own_stores_only
 from holdfast.guard.survival import Survival
 from holdfast.guard.workers import Worker, Workers
-from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied
+from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied, WorkerReturned
 
 _SETTLE_S = 1.0
 
@@ -66,12 +72,15 @@ class Agent(SimpleElasticAgent):
         self._grace_s = grace_s
         self._workers: Workers | None = None
         self._hosting = Hosting(ports.say)
+        self._returns = Returns()
         self._attempt = -1
 
     def stop(self) -> None:
         """End the workers that are left, by the signal that the launcher was stopped with."""
         self._end_workers("signal")
         self._hosting.close()
+        if self.home is not None and self.home.log.node == 0:
+            disinvite(self.home.run_dir.path)
 
     def kill_workers(self) -> None:
         """End all workers at once; called from the thread that enforces the time limit."""
@@ -91,7 +100,9 @@ class Agent(SimpleElasticAgent):
         chosen = share_word(worker_group, str(self.home.run_dir.path) if self.home else self._ports.propose())
         if self.home is None:
             self.home = self._ports.open_home(worker_group.group_rank, chosen)
-        self._hosting.renew(worker_group, self.home.log, attempt=self._attempt)
+        # Who dies comes back soon where it is started again: to change places would be for nothing.
+        migrates = not self.home.plan.settings.rejoin
+        self._hosting.renew(worker_group, self.home.log, attempt=self._attempt, migrates=migrates)
         self.home.supervisor.report(self._hosting.reporting(worker_group))
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
@@ -105,6 +116,7 @@ class Agent(SimpleElasticAgent):
         if home.plan.settings.precheck:
             order_precheck(home.rings, world_size=worker_group.workers[0].world_size, attempt=self._attempt)
         self.deaths = []
+        self._returns = Returns()
         self._workers = Workers(make_plans(self._recipe, attempt, home), self._ports.pump, self._ports.say)
         home.log.append(
             AttemptStarted(
@@ -114,6 +126,8 @@ class Agent(SimpleElasticAgent):
                 pids=[worker.pid for worker in self._workers.all],
             )
         )
+        if worker_group.group_rank == 0 and self._hosting.hub_env:
+            self._invite(worker_group)
         return {worker.plan.local_rank: worker.pid for worker in self._workers.all}
 
     def _monitor_workers(self, worker_group: Any) -> RunResult:
@@ -128,6 +142,7 @@ class Agent(SimpleElasticAgent):
             return RunResult(state=state)
         self._mourn(self._workers, survival)
         if state == WorkerState.HEALTHY:
+            self._start_again(self._workers)
             self._tell_stuck(self._workers)
             return RunResult(state=state)
         self._opened().log.append(AttemptEnded(reason="succeeded"))
@@ -171,6 +186,22 @@ class Agent(SimpleElasticAgent):
         assert self._hosting.survival is not None  # By every rendezvous.
         return self._hosting.survival
 
+    def _invite(self, group: Any) -> None:
+        """Leave word for workers that nobody here will start."""
+        home = self._opened()
+        command = [*self._recipe.boot[1:], *macros.substitute(self._recipe.args.command, "0")]
+        invitation = Invitation(
+            hub=self._hosting.hub_env,
+            attempt=self._attempt,
+            world_size=group.workers[0].world_size,
+            command=command,
+            folder=str(Path.cwd()),
+            host=socket.gethostname(),
+            rings=str(home.rings),
+        )
+        with contextlib.suppress(OSError):  # No run directory: nobody can join, and the job needs nobody.
+            invite(home.run_dir.path, invitation)
+
     def _end_workers(self, reason: Literal["failed", "membership", "signal"]) -> None:
         if self._workers is None:
             return
@@ -203,8 +234,23 @@ class Agent(SimpleElasticAgent):
     def _mourn(self, workers: Workers, survival: Survival) -> None:
         """Note those whose death the job survives, each once."""
         survived = [worker for worker in workers.failed() if worker.survives]
+        lived_s = {worker.pid: worker.lived_s for worker in survived}
         for death in self._keep_deaths(workers, self._deaths(survived)):
             survival.mourn(death)
+            if self._opened().plan.settings.rejoin and not is_over(death):
+                self._expect(death, lived_s[death.pid])
+
+    def _expect(self, death: Death, lived_s: float) -> None:
+        """Note when a worker is to be started again."""
+        wait_s = self._returns.died(death.rank, lived_s=lived_s, now_s=time.monotonic())
+        if wait_s is None:
+            self._ports.say.line(f"rank {death.rank} keeps dying soon after its start: it stays away")
+
+    def _start_again(self, workers: Workers) -> None:
+        for rank in self._returns.due(time.monotonic()):
+            worker = workers.replace(rank)
+            self._opened().log.append(WorkerReturned(rank=rank, pid=worker.pid))
+            self._ports.say.line(f"rank {rank} is started again, and will take part when it has caught up")
 
     def _name_the_first(self, group: Any, workers: Workers) -> None:
         """Find out who died first, here or elsewhere, and keep every traceback where it belongs."""
@@ -225,8 +271,8 @@ class Agent(SimpleElasticAgent):
 
     def _keep_deaths(self, workers: Workers, deaths: list[Death]) -> list[Death]:
         """Note those that are new and return them; whoever was merely told to stop has not died."""
-        known = {death.rank for death in self.deaths}
-        new = [death for death in deaths if death.rank not in known]
+        known = {(death.rank, death.pid) for death in self.deaths}
+        new = [death for death in deaths if (death.rank, death.pid) not in known]
         for death in new:
             self._opened().log.append(WorkerDied(death=death))
         workers.keep_tracebacks({death.rank: death for death in new})

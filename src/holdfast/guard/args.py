@@ -74,6 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="Only note that a worker of a pipeline hangs, instead of killing it.",
     )
     for name, words in (
+        ("--rejoin", "Start a worker of a pipeline again that died, to take part when it has caught up."),
         ("--probe", "Stop ranks for a moment to test compute and links, where it is unclear who is slow."),
         (
             "--profile",
@@ -121,6 +122,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "runs": args.log_dir,
         "stop_grace_s": grace_s,
         "kill_hung": args.kill_hung,
+        "rejoin": args.rejoin,
         "probe": args.probe,
         "precheck": args.precheck,
         "profile": args.profile,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
+from holdfast.errors import TrainingLostError
 from holdfast.values import Death
 
 _VICTIM_WORDS = (
@@ -43,6 +44,11 @@ def is_victim(death: Death) -> bool:
     """Say whether the death looks like the consequence of a peer's."""
     text = f"{death.error or ''}\n{death.traceback or ''}".lower()
     return any(word in text for word in _VICTIM_WORDS)
+
+
+def is_over(death: Death) -> bool:
+    """Say whether a worker ended because the job cannot go on: there is nothing to come back to."""
+    return (death.error or "").startswith(f"{TrainingLostError.__module__}.{TrainingLostError.__name__}")
 
 
 def first_to_die(deaths: Sequence[Death]) -> Death | None:

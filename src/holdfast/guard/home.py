@@ -35,6 +35,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between asking a worker to stop and killing it."""
     kill_hung: bool = True
     """Whether a worker of a pipeline that hangs is killed, so that the others can go on without it."""
+    rejoin: bool = False
+    """Whether a worker of a pipeline that died is started again, to take part when it has caught up."""
     probe: bool = False
     """Whether ranks may be stopped for a moment, to test their compute and links."""
     precheck: bool = False

@@ -25,11 +25,11 @@ class Hosting:
         self._store_server: Any = None
         self._meeting = Meeting()
 
-    def renew(self, group: Any, log: EventLog, *, attempt: int) -> None:
+    def renew(self, group: Any, log: EventLog, *, attempt: int, migrates: bool) -> None:
         """Give a new attempt an empty store, and a hub with a token of its own."""
         self._attempt = attempt
         self._renew_store(group)
-        self._renew_hub(group, log)
+        self._renew_hub(group, log, migrates)
 
     def reporting(self, group: Any) -> Reporting | None:
         """Return what this node's guard is to be told, in every attempt anew; None: it judges alone."""
@@ -66,11 +66,11 @@ class Hosting:
         if self.survival is not None:
             self.survival.close()
 
-    def _renew_hub(self, group: Any, log: EventLog) -> None:
+    def _renew_hub(self, group: Any, log: EventLog, migrates: bool) -> None:
         self._close_hub()
         prefix, is_host = self.prefix(group), group.group_rank == 0
         board = Board(group.store, prefix=prefix) if group.group_world_size > 1 else None
-        self.survival = Survival(self._say, log, board, is_host=is_host)
+        self.survival = Survival(self._say, log, board, is_host=is_host, migrates=migrates)
         word = share_word(group, self.survival.word(_address(group)), topic=f"{prefix}/hub")
         self.hub_env = hub_env(word)
 

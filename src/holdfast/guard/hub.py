@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.control import Controller
+from holdfast.control import Controller, Plan
 from holdfast.guard.parley import Answer, Parley
 from holdfast.guard.sockets import listen, notice_loss
 from holdfast.job.messages import (
@@ -29,7 +29,8 @@ from holdfast.job.messages import (
     body_length,
     encode,
 )
-from holdfast.membership import Regroup, Reported
+from holdfast.membership import Hungry, Regroup, Reported, Stop
+from holdfast.plan.problem import Problem
 
 _HELLO_S = 20.0
 _HELLO_BYTES = 1 << 20
@@ -58,7 +59,8 @@ class _Peer:
 class Hub:
     """The server; public methods may be called from any thread."""
 
-    def __init__(self, token: str, callbacks: Callbacks, *, is_local: bool) -> None:
+    def __init__(self, token: str, callbacks: Callbacks, *, is_local: bool, plan: Plan | None = None) -> None:
+        self._plan = plan
         self._token = token.encode()
         self._callbacks = callbacks
         self._listener = listen(is_local=is_local)
@@ -83,6 +85,10 @@ class Hub:
     def lost(self, rank: int) -> None:
         """Take note that a worker is dead, whether or not it is connected."""
         self._call(lambda: self._end(rank))
+
+    def advise(self, problem: Problem, moves: list[tuple[int, int]]) -> None:
+        """Let workers change places, if that is the problem that they are in."""
+        self._call(lambda: self._pass_on(problem, moves))
 
     def close(self) -> None:
         """End all connections, without calling that anybody's death."""
@@ -136,8 +142,11 @@ class Hub:
         if not hmac.compare_digest(hello.token.encode(errors="replace"), self._token):
             return False
         parley = self._parleys.get(hello.session)
-        # Who was declared dead cannot come back: the others have gone on without it.
-        return hello.joined.rank not in self._dead and (parley is None or parley.admits(hello.joined.rank))
+        if parley is None:
+            return hello.joined.rank not in self._dead
+        # Who was declared dead cannot come back: the others have gone on. Another may come in its place.
+        is_known = hello.joined.rank not in self._dead or hello.joined.is_newcomer
+        return is_known and parley.admits(hello.joined)
 
     async def _converse(self, peer: _Peer, hello: Hello, reader: asyncio.StreamReader) -> None:
         is_done = False
@@ -156,9 +165,10 @@ class Hub:
         parley = self._parleys.get(peer.session)
         is_new = parley is None
         if parley is None:
-            parley = self._parleys[peer.session] = Parley()
+            parley = self._parleys[peer.session] = Parley(self._plan)
         with self._lock:
             self._peers[peer.session, peer.rank] = peer
+        self._dead.discard(peer.rank)
         self._deliver(peer.session, parley.join(hello.joined))
         for rank in sorted(self._dead) if is_new else ():
             self._deliver(peer.session, parley.leave(rank))
@@ -168,6 +178,8 @@ class Hub:
         parley = self._parleys[peer.session]
         if isinstance(message, Reported) and message.rank == peer.rank:
             self._deliver(peer.session, parley.report(message))
+        elif isinstance(message, Hungry) and message.rank == peer.rank:
+            self._deliver(peer.session, parley.hunger(message))
         elif isinstance(message, Put):
             self._deliver(peer.session, parley.put(message))
         elif isinstance(message, Want):
@@ -189,6 +201,10 @@ class Hub:
         else:
             self._bury(peer.rank)
 
+    def _pass_on(self, problem: Problem, moves: list[tuple[int, int]]) -> None:
+        for session, parley in sorted(self._parleys.items()):
+            self._deliver(session, parley.advise(problem, moves))
+
     def _end(self, rank: int) -> None:
         # Something that the worker has left running may hold its connection open.
         for peer in [peer for peer in self._peers.values() if peer.rank == rank]:
@@ -208,7 +224,7 @@ class Hub:
         for action in answer.actions:
             if isinstance(action, Regroup):
                 self._tell(self._callbacks.on_regroup, action, controller)
-            else:
+            elif isinstance(action, Stop) and action.rank is None:
                 self._tell(self._callbacks.on_stop, action.reason)
 
     def _send(self, session: int, rank: int, message: FromHub) -> None:

@@ -26,7 +26,7 @@ class Page:
     def __init__(self, path: Path) -> None:
         self._reader = StatusReader(path)
         self.inode, self.rank, self.pid = self._reader.inode, self._reader.rank, self._reader.pid
-        self.stage = self.rank % self._reader.pp
+        self.pp = self._reader.pp
         self._fds: list[int] = []
         self._threads = Threads(self.pid)
         try:

@@ -8,9 +8,23 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.control import Controller
+from holdfast.control import Controller, Plan
 from holdfast.job.messages import Farewell, FromHub, Given, Put, Void, Want
-from holdfast.membership import Action, Event, Joined, Left, Regroup, Reported, Stop
+from holdfast.membership import (
+    Action,
+    Advised,
+    Event,
+    Feed,
+    Hungry,
+    Invite,
+    Joined,
+    Left,
+    Placed,
+    Regroup,
+    Reported,
+    Stop,
+)
+from holdfast.plan.problem import Problem
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +39,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Parley:
     """The members of one session, and all that they have said."""
 
-    def __init__(self) -> None:
-        self.controller = Controller()
+    def __init__(self, plan: Plan | None = None) -> None:
+        self.controller = Controller(plan)
         self.present: set[int] = set()
         """Ranks that are connected."""
         self._gone: set[int] = set()
@@ -36,22 +50,34 @@ class Parley:
         self._values: dict[str, bytes] = {}
         self._wants: list[tuple[int, Want]] = []
 
-    def admits(self, rank: int) -> bool:
-        """Say whether the rank may join: everybody does so once."""
-        return rank not in self.present and rank not in self._gone
+    def admits(self, joined: Joined) -> bool:
+        """Say whether the rank may join: everybody does so once, and who takes its part after it is gone."""
+        return joined.rank not in self.present and (joined.is_newcomer or joined.rank not in self._gone)
 
     def join(self, joined: Joined) -> Answer:
-        """Take in a member."""
+        """Take in a member, or one who wants to be."""
         self.present.add(joined.rank)
-        return self._decide(joined)
+        self._gone.discard(joined.rank)
+        return self._over(joined.rank) if self._stop is not None or self._done else self._decide(joined)
+
+    def advise(self, problem: Problem, moves: list[tuple[int, int]]) -> Answer:
+        """Take in what a planner found for a problem; if that is still the one."""
+        controller = self.controller
+        if self._stop is not None or self._done or not controller.live or controller.problem() != problem:
+            return Answer()
+        return self._decide(Advised(generation=controller.generation, moves=moves))
+
+    def hunger(self, hungry: Hungry) -> Answer:
+        """Take in that a newcomer waits for a donor; a member that does so has lost its own."""
+        if self._stop is not None or self._done:
+            return self._over(hungry.rank)
+        is_member = hungry.rank in self.controller.live
+        return self._decide(hungry, first=self._give_up(hungry.rank) if is_member else [])
 
     def report(self, reported: Reported) -> Answer:
         """Take in where a member stands; its generation has come to its end."""
-        if self._stop is not None:
-            return Answer(letters=[(reported.rank, self._stop)])
-        if self._done:
-            # They met all others at the end, this one included: it lost them only after that.
-            return Answer(letters=[(reported.rank, Farewell())])
+        if self._stop is not None or self._done:
+            return self._over(reported.rank)
         voids = self._give_up(reported.rank) if reported.generation == self.controller.generation else []
         return self._decide(reported, first=voids)
 
@@ -89,6 +115,11 @@ class Parley:
         self._wants.append((rank, want))
         return Answer()
 
+    def _over(self, rank: int) -> Answer:
+        """Tell one who does not know it that there is nothing left to do."""
+        # Those who are done met all others at the end, this one included: it lost them only after that.
+        return Answer(letters=[(rank, self._stop if self._stop is not None else Farewell())])
+
     def _given(self, want: Want) -> Given:
         start = want.key[: want.key.rfind("/") + 1]
         values = {key: value for key, value in self._values.items() if key.startswith(start)}
@@ -112,13 +143,22 @@ class Parley:
         letters = first or []
         actions = [] if self._stop is not None else self._ask(event)
         for action in actions:
-            letters += [(rank, action) for rank in sorted(self.present)]
+            letters += [(rank, action) for rank in self._addressees(action)]
             if isinstance(action, Regroup):
                 self._is_whole = True
                 self._values = {}
-            else:
+            elif isinstance(action, Stop) and action.rank is None:
                 self._stop = action
         return Answer(letters=letters, actions=actions)
+
+    def _addressees(self, action: Action) -> list[int]:
+        if isinstance(action, Placed):
+            return [action.rank]
+        if isinstance(action, Feed):
+            return [action.donor]
+        if isinstance(action, Regroup | Invite):
+            return [rank for rank in self.controller.live if rank in self.present]
+        return sorted(self.present) if action.rank is None else [action.rank]
 
     def _ask(self, event: Event) -> list[Action]:
         try:

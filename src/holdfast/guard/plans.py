@@ -18,9 +18,9 @@ from holdfast.guard.home import Home
 from holdfast.guard.output import Show
 from holdfast.guard.workers import WorkerPlan
 from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV
-from holdfast.job.messages import HUB_ENV, TOKEN_ENV
+from holdfast.job.messages import HUB_ENV, NEWCOMER_ENV, TOKEN_ENV
 
-_NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV)
+_NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV, NEWCOMER_ENV)
 """Variables of a job that this launcher may itself be part of."""
 
 

@@ -42,9 +42,9 @@ class Schedules:
     def op(self, status: Status) -> str | None:
         """Return the operation that a worker is at, None where there is none."""
         schedule = self._find(status.generation).schedule
-        if schedule is None or status.rank >= len(schedule.orders):
+        if schedule is None or status.seat >= len(schedule.orders):
             return None
-        order = schedule.orders[status.rank]
+        order = schedule.orders[status.seat]
         return str(order[status.op]) if 0 <= status.op < len(order) else None
 
     def _find(self, generation: int) -> _Known:
@@ -68,9 +68,9 @@ class Schedules:
 
 
 def find_makers(schedule: Schedule) -> Makers:
-    """Return, for every operation that needs an input, the one that makes it, as rank and index each."""
+    """Return, for every operation that needs an input, the one that makes it, as place and index each."""
     places = [
-        (op, (rank, index)) for rank, order in enumerate(schedule.orders) for index, op in enumerate(order)
+        (op, (seat, index)) for seat, order in enumerate(schedule.orders) for index, op in enumerate(order)
     ]
     makers = {made: place for op, place in places if (made := made_by(op, schedule.pp)) is not None}
     return {

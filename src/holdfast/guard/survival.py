@@ -16,6 +16,7 @@ from torch.distributed.elastic.agent.server.api import WorkerState
 from holdfast.control import Controller, worker_of
 from holdfast.guard.board import Board
 from holdfast.guard.eventlog import EventLog
+from holdfast.guard.foresight import Foresight
 from holdfast.guard.hub import Callbacks, Hub
 from holdfast.guard.say import Say
 from holdfast.job.messages import HUB_ENV, TOKEN_ENV
@@ -29,7 +30,10 @@ _VERDICT_S = 2.0
 class Survival:
     """What this node knows of who is left."""
 
-    def __init__(self, say: Say, log: EventLog, board: Board | None, *, is_host: bool) -> None:
+    def __init__(
+        self, say: Say, log: EventLog, board: Board | None, *, is_host: bool, migrates: bool = True
+    ) -> None:
+        """Open the hub where this node hosts it; ``migrates``: workers may change places where it pays."""
         self._say = say
         self._log = log
         self._board = board
@@ -37,13 +41,18 @@ class Survival:
         self._heard: SimpleQueue[Regrouped | JobStopped | Left] = SimpleQueue()
         self._shape: tuple[int, int] | None = None
         """dp and pp, once known."""
+        self._places: dict[int, int] = {}
+        """What each rank holds, or held last."""
         self._dead: set[int] = set()
         self._done: set[int] = set()
         self._is_stopped = False
         self._is_quiet = False
         self._alone_s: float | None = None
         self._token = secrets.token_hex()
+        self._foresight = Foresight()
         self._hub = self._open() if is_host else None
+        if self._hub is not None and migrates:
+            self._foresight.on_advice = self._hub.advise
 
     def word(self, address: str) -> str:
         """Return what workers must know to find the hub, empty where there is none."""
@@ -66,9 +75,9 @@ class Survival:
 
     def outlook(self) -> WorkerState:
         """Say how the attempt stands when all workers of this node have died."""
-        if self._board is None:
-            return WorkerState.FAILED
-        return self._outlook_elsewhere(self._board) if self._hub is None else self._outlook_here(self._hub)
+        if self._hub is not None:
+            return self._outlook_here(self._hub)
+        return self._outlook_elsewhere(self._board) if self._board is not None else WorkerState.FAILED
 
     def post_failure(self) -> None:
         """Let the other nodes know that the attempt has failed."""
@@ -97,6 +106,7 @@ class Survival:
         """Close the hub."""
         if self._hub is not None:
             self._hub.close()
+        self._foresight.close()
 
     def _open(self) -> Hub | None:
         callbacks = Callbacks(
@@ -105,20 +115,23 @@ class Survival:
             on_stop=lambda reason: self._heard.put(JobStopped(reason=reason)),
         )
         try:
-            return Hub(self._token, callbacks, is_local=self._board is None)
+            return Hub(self._token, callbacks, is_local=self._board is None, plan=self._foresight.plan)
         except OSError as error:
             self._say.once("hub", f"cannot open the hub: {error.strerror}; no death will be survived")
             return None
 
     def _on_regroup(self, regroup: Regroup, controller: Controller) -> None:
-        needs = controller.needs[regroup.members[0]]
+        needs = controller.needs[regroup.holders[0]]
         self._shape = (needs.dp, needs.pp)
         self._heard.put(
             Regrouped(
                 generation=regroup.generation,
-                members=list(regroup.members),
+                members=sorted(regroup.holders),
                 version=regroup.agreement.version,
+                places=[regroup.place_of(rank) for rank in sorted(regroup.holders)],
                 dead=list(controller.dead),
+                was_ready=self._foresight.was_ready,
+                newcomers=[r for r in regroup.holders if regroup.place_of(r) in regroup.newcomers],
             )
         )
 
@@ -129,16 +142,26 @@ class Survival:
         if self._is_quiet:
             return
         self._log.append(heard)
+        if isinstance(heard, Regrouped):
+            self._places |= dict(zip(heard.members, heard.places, strict=True))
         if isinstance(heard, JobStopped):
             self._is_stopped = True
             self.post_failure()
             self._say.line(f"training cannot go on: {heard.reason}")
         elif heard.generation > 0 and self._shape is not None:
             dp, pp = self._shape
-            self._say.line(f"{len(heard.members)} of {dp * pp} workers go on from step {heard.version}")
+            back = (
+                f"{', '.join(self._name(rank) for rank in heard.newcomers)} back: " if heard.newcomers else ""
+            )
+            count = f"{len(heard.members)} of {dp * pp}"
+            self._say.line(f"{back}{count} workers go on from step {heard.version}")
+        if isinstance(heard, Regrouped):
+            self._dead -= set(heard.members)
 
     def _name(self, rank: int) -> str:
-        return f"worker {worker_of(rank, self._shape[1])} (rank {rank})" if self._shape else f"rank {rank}"
+        if self._shape is None or rank not in self._places:
+            return f"rank {rank}"
+        return f"worker {worker_of(self._places[rank], self._shape[1])} (rank {rank})"
 
     def _outlook_here(self, hub: Hub) -> WorkerState:
         is_empty = not hub.members()

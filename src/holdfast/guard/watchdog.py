@@ -115,7 +115,7 @@ class Watchdog:
     def _join(self, page: Page, sight: Sight, spent: Spent) -> Seen:
         return Seen(
             status=sight.status,
-            stage=page.stage,
+            stage=sight.status.seat % page.pp,
             state=sight.state,
             waited_s=spent.waited_s,
             stopped_s=spent.stopped_s,

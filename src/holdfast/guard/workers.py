@@ -23,6 +23,7 @@ from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.job.boot import LAUNCHER_ENV, REPORT_ENV
 from holdfast.job.lastwords import SURVIVES, LastWords
+from holdfast.job.messages import NEWCOMER_ENV
 from holdfast.values import Death
 
 _STUCK_S = 5.0
@@ -37,6 +38,8 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     log: Path
     show: Show
+    is_newcomer: bool = False
+    """It comes to a job that is under way, and goes on without it whatever becomes of it."""
 
 
 class Worker:
@@ -48,6 +51,7 @@ class Worker:
         self._report = b""
         self._has_spoken = threading.Event()
         self._gone_s: float | None = None
+        self._started_s = time.monotonic()
         report_read, report_write = os.pipe2(os.O_CLOEXEC)
         try:
             self.process = subprocess.Popen(
@@ -108,7 +112,12 @@ class Worker:
     @property
     def survives(self) -> bool:
         """Whether it has said that the job goes on without it."""
-        return SURVIVES in self._report.split(b"\n")
+        return self.plan.is_newcomer or SURVIVES in self._report.split(b"\n")
+
+    @property
+    def lived_s(self) -> float:
+        """How long it has been running, or was."""
+        return (self._gone_s or time.monotonic()) - self._started_s
 
     def words(self) -> LastWords | None:
         """Return what the script raised, if it has; the last report is the fullest."""
@@ -151,6 +160,7 @@ class Workers:
 
     def __init__(self, plans: Sequence[WorkerPlan], pump: Pump, say: Say) -> None:
         self._say = say
+        self._pump = pump
         self.all: list[Worker] = []
         try:
             for plan in plans:
@@ -158,6 +168,15 @@ class Workers:
         except BaseException:
             self.stop(signal.SIGKILL, grace_s=0.0)
             raise
+
+    def replace(self, rank: int) -> Worker:
+        """Start another worker in the place of one that has ended."""
+        index = next(number for number, worker in enumerate(self.all) if worker.plan.rank == rank)
+        before = self.all[index].plan
+        env = before.env | {NEWCOMER_ENV: str(int(before.env.get(NEWCOMER_ENV, "0")) + 1)}
+        plan = msgspec.structs.replace(before, env=env, is_newcomer=True)
+        self.all[index] = Worker(plan, self._pump)
+        return self.all[index]
 
     def running(self) -> list[Worker]:
         """Return those that have not ended."""

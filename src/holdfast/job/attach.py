@@ -47,6 +47,11 @@ def attach(rings: Path, *, rank: int) -> Observer | None:
     return _attached
 
 
+def observer() -> Observer | None:
+    """Return what observes this process, None where nothing does."""
+    return _attached
+
+
 def _listen_for_orders(observer: Observer, rings: Path, rank: int) -> None:
     """Carry out probes between steps, if a guard orders any, and before the first where that is wanted."""
     orders = OrderReader(rings, rank=rank)

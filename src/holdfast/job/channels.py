@@ -62,6 +62,11 @@ class Channels:
         self._peers[peer, is_sender] = number
         return number
 
+    def declare(self, name: str, ranks: list[int]) -> None:
+        """Tell of ranks that belong together, through whatever they communicate."""
+        if not any((each.kind, each.ranks, each.name) == ("group", ranks, name) for each in self._known):
+            self._add("group", ranks, name)
+
     def forget(self) -> None:
         """Take in that groups have come to their end: names and identities may mean others from now on."""
         self.groups.clear()

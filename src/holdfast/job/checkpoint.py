@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import torch
@@ -23,6 +24,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     stages: int
     exact: bool
+    at_s: float = 0.0
+    """When its state was that of the run, in seconds since 1970; 0: not told."""
 
 
 def stage_file(folder: Path, stage: int) -> Path:
@@ -40,11 +43,36 @@ def write_stage(folder: Path, stage: int, content: dict[str, Any]) -> None:
     draft = draft_of(folder)
     draft.mkdir(parents=True, exist_ok=True)
     fresh = stage_file(draft, stage).with_suffix(f".{os.getpid()}")
-    with fresh.open("wb") as file:
-        torch.save(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(stage_file(draft, stage))
+    try:
+        with fresh.open("w+b") as file:
+            torch.save(content, file)
+            _settle(file)
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with _digest_file(draft, stage).open("w") as file:
+            file.write(f"{digest}\n")
+            _settle(file)
+        fresh.rename(stage_file(draft, stage))
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _settle(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _settle_folder(folder: Path) -> None:
+    """Make the names in a folder last, too."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _digest_file(folder: Path, stage: int) -> Path:
+    return folder / f"stage_{stage}.sha256"
 
 
 def finish(folder: Path, description: Description) -> None:
@@ -52,12 +80,16 @@ def finish(folder: Path, description: Description) -> None:
     draft = draft_of(folder)
     if not draft.exists() and (folder / DESCRIPTION).exists():
         return  # Done already, by whoever was to do it before the generation changed.
-    (draft / DESCRIPTION).write_bytes(msgspec.json.encode(description))
+    with (draft / DESCRIPTION).open("wb") as file:
+        file.write(msgspec.json.encode(description))
+        _settle(file)
+    _settle_folder(draft)
     older = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(older, ignore_errors=True)
     if folder.exists():
         folder.rename(older)
     draft.rename(folder)
+    _settle_folder(folder.parent)
     shutil.rmtree(older, ignore_errors=True)
 
 
@@ -84,6 +116,7 @@ def read_description(folder: Path) -> Description:
 def read_stage(folder: Path, stage: int) -> dict[str, Any]:
     """Return a stage of a checkpoint; nothing in it is executed."""
     file = stage_file(folder, stage)
+    _check_digest(folder, stage)
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a file that is cut off or no checkpoint at all.
@@ -92,3 +125,18 @@ def read_stage(folder: Path, stage: int) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InputError(f"{file} holds {type(content).__name__}, expected a stage")
     return content
+
+
+def _check_digest(folder: Path, stage: int) -> None:
+    """Refuse a stage that is not as it was written."""
+    file = stage_file(folder, stage)
+    try:
+        told = _digest_file(folder, stage).read_text().strip()
+        with file.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    if found != told:
+        raise InputError(
+            f"{file} is not as it was written: its SHA-256 begins with {found[:12]}, expected {told[:12]!r}"
+        )

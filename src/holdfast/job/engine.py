@@ -16,20 +16,27 @@ import torch
 from torch import Tensor
 
 from holdfast.commit import Tally
+from holdfast.job.donors import Donors
 from holdfast.job.flow import Flow, Load, Losses
 from holdfast.job.member import Member
 from holdfast.job.mesh import Mesh, PeerLostError, Work
 from holdfast.job.points import Points
 from holdfast.job.randomness import own_randomness
+from holdfast.job.role import Role
 from holdfast.job.routes import Instruction, forward_only, instructions
+from holdfast.job.saver import Saver
 from holdfast.job.state import State
 from holdfast.job.status import Phase
-from holdfast.job.sums import GradientSum
 from holdfast.membership import Needs, Regroup, Reported
 from holdfast.plan.ops import Schedule, parse_schedule
 
 _FLAGS = 2
 """Numbers that every stage adds to a tally: sum of squares, overflow."""
+_NEWS = 2
+"""Numbers at the end of a tally: the version of the next checkpoint, whether there is an invitation."""
+_UNTIL_MEETING = 2
+"""Steps from the one in whose tally an invitation was passed on to the one before which all meet: by then
+everybody has seen that tally, also who looks at it late."""
 
 
 class Engine:
@@ -37,6 +44,9 @@ class Engine:
 
     def __init__(self, rank: int, needs: Needs, member: Member, points: Points, device: torch.device) -> None:
         self.rank = rank
+        """Under which number the launcher started this worker."""
+        self.place = rank
+        """Pipeline and stage that it holds, as a number."""
         self.needs = needs
         self.points = points
         self.device = device
@@ -46,20 +56,34 @@ class Engine:
         self.is_staggered = True
         self.recoveries: list[float] = []
         """Seconds from each failure's being seen until this worker could go on."""
+        self.meetings: list[float] = []
+        """Seconds that each meeting between two steps took, for which nobody had died."""
+        self.donors = Donors()
+        self.saver: Saver | None = None
+        self.content: Callable[[], dict[str, Any]] = dict
+        """Returns what a checkpoint or a newcomer needs of this stage, with tensors that nobody writes to."""
         self.on_tally: Callable[[int, Tally], None] = lambda step, tally: None
         """Called with the complete tally of every step whose update has been applied."""
         self.on_regroup: Callable[[Regroup], None] = lambda regroup: None
+        self.on_move: Callable[[Regroup], None] = lambda regroup: None
+        """Called to have this worker hold what a generation wants it to; may raise ``PeerLostError``."""
+        self.on_final: Callable[[int], None] = lambda version: None
+        """Called with every version that is final, between two steps."""
+        self.on_void: Callable[[], None] = lambda: None
+        """Called from another thread when whatever this worker waits for may never come."""
         self._member = member
         member.on_void = self._hear_void
+        member.on_feed = self.donors.ask
+        member.on_invite = self._hear_invite
+        self._invited_generation = -1
+        self._meeting_step: int | None = None
         self._void_generation = -1
         self._lost = ""
         self._mesh: Mesh | None = None
         self._order: list[Instruction] = []
         self._retry: list[int] | None = None
         self._ahead: tuple[Work | None, Tensor] | None = None
-        self.flow: Flow | None = None
-        self.state: State | None = None
-        self.sums: GradientSum | None = None
+        self._role: Role | None = None
         self.load: Load | None = None
 
     @property
@@ -70,7 +94,29 @@ class Engine:
     @property
     def stage(self) -> int:
         """The stage that this worker holds."""
-        return self.rank % self.needs.pp
+        return self.place % self.needs.pp
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this worker has the first of all places that are held."""
+        return self.place == self.members[0]
+
+    @property
+    def role(self) -> Role:
+        """What this worker holds."""
+        assert self._role is not None
+        return self._role
+
+    @role.setter
+    def role(self, role: Role) -> None:
+        self._role = role
+        if role.flow is not None:
+            role.flow.mesh = self._mesh
+
+    @property
+    def state(self) -> State:
+        """How far this worker is."""
+        return self.role.state
 
     # --- generations --------------------------------------------------------------------------
 
@@ -82,9 +128,15 @@ class Engine:
         self.recover()
         return False
 
-    def regroup(self, *, speeds: dict[str, float] | None = None, cap: int | None = None) -> None:
-        """Begin a generation because the scripts want one: all of them, at the same place."""
-        self.recover(is_wanted=True, speeds=speeds, cap=cap)
+    def regroup(
+        self,
+        *,
+        speeds: dict[str, float] | None = None,
+        cap: int | None = None,
+        swap: tuple[str, str] | None = None,
+    ) -> None:
+        """Begin a generation because all want one, at the same point of their scripts."""
+        self.recover(is_wanted=True, speeds=speeds, cap=cap, swap=swap)
 
     def recover(
         self,
@@ -92,19 +144,22 @@ class Engine:
         is_wanted: bool = False,
         speeds: dict[str, float] | None = None,
         cap: int | None = None,
+        swap: tuple[str, str] | None = None,
     ) -> None:
         """Leave the generation, agree on where to go on, and connect the next; again, until that works."""
-        started_s = time.monotonic()
+        started_s, is_calm = time.monotonic(), is_wanted
         self._leave()
-        while not self._regrouped(is_wanted, speeds, cap):
-            is_wanted = False
+        wishes = {"speeds": speeds, "cap": cap, "swap": swap}
+        while not self._regrouped(is_wanted, wishes):
+            is_wanted = is_calm = False
             self._leave()
         if self.generation > 0:
-            self.recoveries.append(time.monotonic() - started_s)
+            took_s = time.monotonic() - started_s
+            (self.meetings if is_calm else self.recoveries).append(took_s)
 
     def use(self, flow: Flow) -> None:
         """Take the flow that goes with what the stages turned out to be."""
-        self.flow = flow
+        self.role.flow = flow
         flow.mesh = self._mesh
 
     @property
@@ -135,55 +190,88 @@ class Engine:
     def _leave(self) -> None:
         self.points.enter(Phase.REGROUP)
         self.points.reach("regroup")
-        if self.flow is not None:
-            self.flow.drop()
+        if self.role.flow is not None:
+            self.role.flow.drop()
         self._ahead = None
         self._retry = None
+        if self.saver is not None:
+            self.saver.forget()
         if self._mesh is not None:
             self._mesh.close()
             self._mesh = None
         # What refers to itself would keep its group; after a freeze this takes no time.
         gc.collect()
-        if self.sums is not None:
-            self.sums.clear()
+        self.role.sums.clear()
 
-    def _regrouped(self, is_wanted: bool, speeds: dict[str, float] | None, cap: int | None) -> bool:
-        standing = self._state.standing
+    def _regrouped(self, is_wanted: bool, wishes: dict[str, Any]) -> bool:
         report = Reported(
             rank=self.rank,
             generation=self.generation,
-            standing=standing,
-            speeds=speeds,
-            cap=cap,
+            standing=self.state.standing,
+            place=self.place,
             lost="" if is_wanted else self._lost,
+            **wishes,
         )
-        regroup = self._member.regroup(report, is_wanted=is_wanted)
-        self._state.adopt(regroup.agreement)
+        return self.follow(self._member.regroup(report, is_wanted=is_wanted))
+
+    def follow(self, regroup: Regroup) -> bool:
+        """Go on as the controller says, and return whether that worked."""
+        self.state.adopt(regroup.agreement)
         if regroup.agreement.tally is not None:
             self._tell(regroup.agreement.version - 1, regroup.agreement.tally)
         self.generation = self.points.generation = regroup.generation
         self.members = regroup.members
+        self._meeting_step = None
+        entered = [rank for rank in regroup.holders if regroup.place_of(rank) in regroup.newcomers]
+        self.donors.part(entered, regroup.agreement.version)
+        return self._is_done(lambda: self._enter(regroup))
+
+    def _enter(self, regroup: Regroup) -> None:
+        if self.is_void:
+            raise PeerLostError("a member left before all were connected")
+        self.on_move(regroup)
+        self.place = regroup.place_of(self.rank)
+        self.points.hold(self.place)
         self.schedule = parse_schedule(regroup.schedule)
-        self._order = instructions(self.schedule, self.rank)
+        self._order = instructions(self.schedule, self.place)
         self.points.order_length = len(self._order)
         self.on_regroup(regroup)
-        return self._is_done(self._connect)
+        self._connect()
+
+    @property
+    def is_void(self) -> bool:
+        """Whether a member of the generation is known to have left it."""
+        return self._void_generation >= self.generation
 
     def _connect(self) -> None:
-        peers = [rank for rank in self.members if rank % self.needs.pp == self.stage]
-        self._mesh = Mesh(rank=self.rank, members=self.members, peers=peers)
-        if self._void_generation >= self.generation:  # Heard before there was anything to wake.
+        peers = [place for place in self.members if place % self.needs.pp == self.stage]
+        self._mesh = Mesh(rank=self.place, members=self.members, peers=peers)
+        if self.is_void:  # Heard before there was anything to wake.
             raise PeerLostError("a member left before all were connected")
         self._mesh.connect(self.store)
-        if self.flow is not None:
-            self.flow.mesh = self._mesh
+        if self.role.flow is not None:
+            self.role.flow.mesh = self._mesh
 
     def _hear_void(self, generation: int) -> None:
         """Wake this worker, in whatever it waits for; called from the thread that listens."""
         self._void_generation = max(self._void_generation, generation)
         mesh = self._mesh
-        if mesh is not None and generation >= self.generation:
-            mesh.wake()
+        if generation >= self.generation:
+            self.on_void()
+            if mesh is not None:
+                mesh.wake()
+
+    def _hear_invite(self, generation: int) -> None:
+        """Note that the members of a generation are to meet; called from the thread that listens."""
+        self._invited_generation = max(self._invited_generation, generation)
+
+    def is_meeting(self, step: int) -> bool:
+        """Say whether all members meet before this step; all of them say the same."""
+        return self._meeting_step is not None and step >= self._meeting_step
+
+    def _note_invitation(self, step: int, numbers: list[float]) -> None:
+        if numbers[-1] and self._meeting_step is None:
+            self._meeting_step = step + _UNTIL_MEETING
 
     def store(self, name: str) -> Any:
         """Return a store that all members of the generation see."""
@@ -193,18 +281,29 @@ class Engine:
 
     def advance(self) -> None:
         """Compute a step and commit it; or find that the one before has to be corrected first."""
-        state, step = self._state, self._state.position
-        assert self.flow is not None
+        state, step, sums, flow = self.state, self.state.position, self.role.sums, self.role.flow
+        assert flow is not None
         assert self.load is not None
-        assert self.sums is not None
         self.points.step = step
-        self.sums.exponents = self._retry or state.exponents
+        sums.exponents = self._retry or state.exponents
         with own_randomness(self.device):
-            losses = self.flow.train(self._order, self.load, self.sums)
+            losses = flow.train(self._order, self.load, sums)
         if self.settle():
+            # Nothing of what this worker holds can be taken back now.
+            self.on_final(state.version)
+            if self.saver is not None:
+                self.saver.note_step(state.version, is_leader=self.is_leader)
+            self.donors.begin(state, self.content)
+            self._save(state)
             self._commit(step, losses)
         else:
-            self.sums.clear()  # Computed with parameters that have been corrected since.
+            sums.clear()  # Computed with parameters that have been corrected since.
+
+    def _save(self, state: State) -> None:
+        if self.saver is not None and self.saver.is_due(state.version):
+            assert self._mesh is not None
+            is_writer = self.place == min(self._mesh.peers)
+            self.saver.begin(state.version, self.stage, self.content if is_writer else None)
 
     def settle(self) -> bool:
         """Wait for the verdict on the last step, if it is open; return whether what followed stands."""
@@ -215,23 +314,22 @@ class Engine:
         self.points.after_ops(Phase.SETTLE)
         self._mesh.finish_sum(work)
         self._ahead = None
-        step, tally = self._state.position - 1, self._unpack(numbers)
-        self._state.note(step, tally)
-        verdict = self._state.judge(tally)
-        self._retry = self._state.retry_exponents() if verdict.is_void else None
-        stood = self._state.confirm(verdict)
+        step, tally = self.state.position - 1, self._unpack(numbers, self.state.position - 1)
+        self.state.note(step, tally)
+        verdict = self.state.judge(tally)
+        self._retry = self.state.retry_exponents() if verdict.is_void else None
+        stood = self.state.confirm(verdict)
         if not verdict.is_void:
             self._tell(step, tally)
         return stood
 
     def _commit(self, step: int, losses: Losses) -> None:
-        state, mesh = self._state, self._mesh
+        state, mesh = self.state, self._mesh
         assert mesh is not None
-        assert self.sums is not None
         self.points.after_ops(Phase.REDUCE)
         self.points.reach("reduction")
         shared = self._share_losses(losses)
-        reduced = self.sums.reduce(mesh)
+        reduced = self.role.sums.reduce(mesh)
         self._retry = None
         own = Tally(
             squares={self.stage: reduced.square()},
@@ -254,22 +352,22 @@ class Engine:
         assert self._mesh is not None
         self.points.after_ops(Phase.SETTLE)
         self._mesh.finish_sum(work)
-        tally = self._unpack(numbers)
-        self._state.note(step, tally)
-        verdict = self._state.judge(tally)
-        self._retry = self._state.retry_exponents() if verdict.is_void else None
-        self._state.apply(verdict)
+        tally = self._unpack(numbers, step)
+        self.state.note(step, tally)
+        verdict = self.state.judge(tally)
+        self._retry = self.state.retry_exponents() if verdict.is_void else None
+        self.state.apply(verdict)
         if not verdict.is_void:
             self._tell(step, tally)
 
     def evaluate(self, load: Load, microbatches: int, step: int) -> list[float]:
         """Return the losses of a pass without updates, pipeline by pipeline."""
         assert self._mesh is not None
-        assert self.flow is not None
+        assert self.role.flow is not None
         schedule = forward_only(self.members, dp=self.needs.dp, pp=self.needs.pp, microbatches=microbatches)
         self.points.step = step
         with own_randomness(self.device), self.points.keeping(Phase.EVALUATE):
-            losses = self.flow.evaluate(instructions(schedule, self.rank), load)
+            losses = self.role.flow.evaluate(instructions(schedule, self.place), load)
             numbers = self._loss_vector(losses, microbatches)
             self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[float] = numbers.tolist()
@@ -284,17 +382,12 @@ class Engine:
         """Return what every member of the generation gave, in their order."""
         assert self._mesh is not None
         numbers = torch.zeros(len(self.members), dtype=torch.int64)
-        numbers[self.members.index(self.rank)] = number
+        numbers[self.members.index(self.place)] = number
         self._mesh.finish_sum(self._mesh.start_sum(numbers))
         found: list[int] = numbers.tolist()
         return found
 
     # --- tallies ------------------------------------------------------------------------------
-
-    @property
-    def _state(self) -> State:
-        assert self.state is not None
-        return self.state
 
     def _tell(self, step: int, tally: Tally) -> None:
         if tally.is_complete(self.needs.pp):
@@ -320,19 +413,27 @@ class Engine:
     def _pack(self, tally: Tally) -> Tensor:
         """Return what this worker adds to the tally of all: one worker speaks for each stage."""
         pp, losses = self.needs.pp, self.needs.dp * self.needs.microbatches
-        numbers = torch.zeros(_FLAGS * pp + losses, dtype=torch.float64)
+        numbers = torch.zeros(_FLAGS * pp + losses + pp + _NEWS, dtype=torch.float64)
         assert self._mesh is not None
-        if self.rank == min(self._mesh.peers):
+        numbers[-1] = self._invited_generation == self.generation
+        if self.is_leader and self.saver is not None:
+            numbers[-2] = self.saver.due(self.state.version)
+        if self.place == min(self._mesh.peers):
             numbers[self.stage] = tally.squares[self.stage]
             numbers[pp + self.stage] = tally.overflows[self.stage]
+            numbers[self.stage - pp - _NEWS] = self.saver.written if self.saver is not None else 0
             if tally.losses:
-                numbers[_FLAGS * pp :] = torch.tensor(tally.losses, dtype=torch.float64)
+                numbers[_FLAGS * pp : -pp - _NEWS] = torch.tensor(tally.losses, dtype=torch.float64)
         return numbers
 
-    def _unpack(self, numbers: Tensor) -> Tally:
+    def _unpack(self, numbers: Tensor, step: int) -> Tally:
         pp, values = self.needs.pp, numbers.tolist()
+        self._note_invitation(step, values)
+        if self.saver is not None:
+            written = [int(each) for each in values[-pp - _NEWS : -_NEWS]]
+            self.saver.hear(int(values[-2]), written, is_leader=self.is_leader)
         return Tally(
             squares=dict(enumerate(values[:pp])),
             overflows={stage: flag != 0 for stage, flag in enumerate(values[pp : 2 * pp])},
-            losses=values[_FLAGS * pp :],
+            losses=values[_FLAGS * pp : -pp - _NEWS],
         )

@@ -10,7 +10,7 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 
 from holdfast.commit import Agreement
 from holdfast.errors import InputError, TrainingLostError
-from holdfast.membership import Joined, Regroup, Reported
+from holdfast.membership import Feed, Joined, Regroup, Reported
 from holdfast.plan.choose import choose
 from holdfast.plan.problem import Costs, Problem, make_speeds, parse_worker
 
@@ -19,7 +19,10 @@ class LoneMember:
     """A membership in a job whose launcher cannot let it survive: the first generation is the last."""
 
     survives = False
+    host = "localhost"
     on_void: Callable[[int], None] = staticmethod(lambda generation: None)
+    on_feed: Callable[[Feed], None] = staticmethod(lambda feed: None)
+    on_invite: Callable[[int], None] = staticmethod(lambda generation: None)
 
     def __init__(self, joined: Joined, *, session: int, env: Mapping[str, str]) -> None:
         self._needs = joined.needs
@@ -36,6 +39,8 @@ class LoneMember:
             )
         if report.cap is not None and self._world > 1:
             raise InputError("memory_bytes is only heeded under `holdfast run`, where all workers' are known")
+        if report.swap is not None:
+            raise InputError("workers exchange their places only under `holdfast run`")
         needs = self._needs
         self._speeds = self._speeds if report.speeds is None else report.speeds
         changed = {parse_worker(name): speed for name, speed in self._speeds.items()}

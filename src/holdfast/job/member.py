@@ -37,7 +37,7 @@ from holdfast.job.messages import (
     body_length,
     encode,
 )
-from holdfast.membership import Joined, Regroup, Reported, Stop
+from holdfast.membership import Feed, Hungry, Invite, Joined, Placed, Regroup, Reported, Stop
 
 _CONNECT_S = 30.0
 _FAREWELL_S = 10.0
@@ -50,6 +50,14 @@ class Member(Protocol):
     """Whether the others go on when a worker dies."""
     on_void: Callable[[int], None]
     """Called from another thread, with a generation that a member has left."""
+    on_feed: Callable[[Feed], None]
+    """Called from another thread when this worker is to be a donor."""
+    on_invite: Callable[[int], None]
+    """Called from another thread, with a generation whose members are to meet between two steps."""
+
+    @property
+    def host(self) -> str:
+        """The address of this machine that the others see."""
 
     def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
         """Report, wait for the others, and return what all go on with.
@@ -88,6 +96,9 @@ class HubMember:
 
     def __init__(self, address: str, hello: Hello) -> None:
         self.on_void: Callable[[int], None] = lambda generation: None
+        self.on_feed: Callable[[Feed], None] = lambda feed: None
+        self.on_invite: Callable[[int], None] = lambda generation: None
+        self.place = self._rank = hello.joined.rank
         self._decoder = msgspec.msgpack.Decoder(FromHub)
         self._decisions: Inbox = SimpleQueue()
         # By generation, because a thread may still be connecting one of the past.
@@ -99,16 +110,54 @@ class HubMember:
 
     def regroup(self, report: Reported, *, is_wanted: bool) -> Regroup:
         self._send(report)
+        return self.decided(report.generation)
+
+    def decided(self, generation: int) -> Regroup:
+        """Wait for the generation that follows one."""
         while True:
-            message = _take(self._decisions)
-            if isinstance(message, Stop):
-                raise TrainingLostError(message.reason)
-            if isinstance(message, Farewell):
-                raise AllDoneError
-            if isinstance(message, Regroup) and message.generation > report.generation:
-                for old in [each for each in self._answers if each < report.generation]:
+            message = self._decision()
+            if isinstance(message, Regroup) and message.generation > generation:
+                for old in [each for each in self._answers if each < generation]:
                     self._answers.pop(old, None)
                 return message
+
+    @property
+    def host(self) -> str:
+        """The address of this machine that the hub's sees."""
+        return str(self._socket.getsockname()[0])
+
+    def wait_for_place(self) -> None:
+        """Return when this newcomer has been given a place; a spare may wait for ever."""
+        while True:
+            message = self._decision()
+            if isinstance(message, Placed):
+                self.place = message.place
+                return
+
+    def hunger(self, port: int) -> None:
+        """Ask for a donor, who finds this newcomer at the port."""
+        self._send(Hungry(rank=self._rank, address=f"{self.host}:{port}"))
+
+    def report(self, report: Reported) -> None:
+        """Say that this newcomer has caught up."""
+        self._send(report)
+
+    def check(self) -> None:
+        """Raise if all is over; what else has come is kept for whoever waits for it."""
+        kept = []
+        with suppress(Empty):
+            while True:
+                kept.append(self._decision(0.0))
+        for message in kept:
+            self._decisions.put(message)
+
+    def _decision(self, timeout_s: float | None = None) -> FromHub:
+        message = _take(self._decisions, timeout_s)
+        if isinstance(message, Stop):
+            raise TrainingLostError(message.reason)
+        if isinstance(message, Farewell):
+            raise AllDoneError
+        return message
 
     def store(self, generation: int, name: str) -> Store:
         return _HubStore(self, generation, name)
@@ -156,6 +205,10 @@ class HubMember:
                     self._answers.setdefault(message.generation, SimpleQueue()).put(message)
                     if isinstance(message, Void):
                         self.on_void(message.generation)
+                elif isinstance(message, Feed):
+                    self.on_feed(message)
+                elif isinstance(message, Invite):
+                    self.on_invite(message.generation)
                 else:
                     self._decisions.put(message)
         except (OSError, ValueError, msgspec.DecodeError) as error:
@@ -218,7 +271,7 @@ def _connect(address: str) -> socket.socket:
 
 
 def _take(inbox: Inbox, timeout_s: float | None = None) -> FromHub:
-    message = inbox.get(timeout=timeout_s)
+    message = inbox.get(timeout=timeout_s) if timeout_s != 0 else inbox.get_nowait()
     if isinstance(message, OSError):
         inbox.put(message)  # For whoever asks next.
         raise _hub_gone(message)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.membership import Joined, Regroup, Reported, Stop
+from holdfast.membership import Feed, Hungry, Invite, Joined, Placed, Regroup, Reported, Stop
 
 HUB_ENV = "HOLDFAST_HUB"
 """``host:port`` of the hub; set by ``holdfast run`` for every worker."""
 TOKEN_ENV = "HOLDFAST_TOKEN"
 """What a connection to the hub must begin with; new in every attempt."""
+NEWCOMER_ENV = "HOLDFAST_NEWCOMER"
+"""Set for a worker that is started while the job is under way: how many had its rank before."""
 HEADER_BYTES = 4
 LIMIT_BYTES = 64 << 20
 """No message is longer."""
@@ -47,7 +49,7 @@ class Bye(msgspec.Struct, frozen=True, kw_only=True, tag="bye"):
     """The worker is done, and will close its connection when the others are done too."""
 
 
-FromWorker = Hello | Reported | Put | Want | Bye
+FromWorker = Hello | Reported | Hungry | Put | Want | Bye
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True, tag="given"):
@@ -67,7 +69,7 @@ class Farewell(msgspec.Struct, frozen=True, kw_only=True, tag="farewell"):
     """All are done: nobody needs this worker's connections any more."""
 
 
-FromHub = Regroup | Stop | Given | Void | Farewell
+FromHub = Regroup | Stop | Placed | Feed | Invite | Given | Void | Farewell
 
 
 def encode(message: FromWorker | FromHub) -> bytes:

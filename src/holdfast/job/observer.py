@@ -25,6 +25,10 @@ from holdfast.job.symbols import Symbols
 from holdfast.job.tally import MOST_ERRORS, Tally
 from holdfast.telemetry import StepFlag
 
+PIPELINE = "holdfast_pp"
+"""What the ranks of a pipeline are called as a group."""
+_CYCLES_PER_PLAN = 1 << 16
+
 
 class Observer:
     """Watches the process that it is made in."""
@@ -44,6 +48,7 @@ class Observer:
         self._optimizers = Symbols(1, self._forget)
         self._last_ns = self._last_cpu_ns = 0
         self._last_cycle = 0
+        self._plan = self._operations = 0
         # A forked child has our hooks, but the ring is its parent's.
         os.register_at_fork(after_in_child=self._tally.stop)
 
@@ -89,6 +94,17 @@ class Observer:
             if tally.errors > MOST_ERRORS:
                 tally.thread = -1
 
+    def follow_plan(self, number: int, *, step: int, operations: int, pipeline: list[int]) -> None:
+        """Take in that the job goes on by another plan, the next of which has a higher number.
+
+        From this step on the rank has so many operations in each; ``pipeline`` are the ranks of its stages.
+        """
+        try:
+            self.steps, self._plan, self._operations = step, number, operations
+            self._channels.declare(PIPELINE, pipeline)
+        except Exception:
+            self._tally.errors += 1
+
     def _adopt_thread(self) -> bool:
         """Listen to the thread that trains where that is not the one that we were made in."""
         if self._tally.thread == -1 or self._last_ns:
@@ -123,8 +139,12 @@ class Observer:
 
     def _record(self, number: int, now_ns: int, lasted_ns: int, cpu_ns: int) -> None:
         self._ddp.end_step(lasted_ns)
-        if self._cycle.number != self._last_cycle or not lasted_ns:
+        cycle = self._cycle.number + self._plan * _CYCLES_PER_PLAN
+        if cycle != self._last_cycle or not lasted_ns:
             self._tally.flags |= StepFlag.FIRST
-            self._last_cycle = self._cycle.number
+            self._last_cycle = cycle
+        if self._operations:
+            self._tally.work = self._operations
+            self._tally.flags |= StepFlag.PLANNED
         parts, channels = self._tally.take(cpu_ns, self._last_cycle)
         self._ring.append(number, now_ns, lasted_ns, parts, channels)

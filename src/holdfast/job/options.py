@@ -29,6 +29,13 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Per stage: forward, input and weight gradient of a micro-batch, in any unit; none: all alike."""
     comm: float = 0.0
     """A transfer between stages, in the unit of the costs."""
+    checkpoints: str | None = None
+    """Folder of checkpoints that are written beside the training; a later start goes on from the newest."""
+    checkpoint_every: int = 100
+    """Steps between them."""
+    mttf_h: float | None = None
+    """Hours between failures of the whole job on average, as ``holdfast reliability ettr`` tells; where it is
+    given, checkpoints are as many steps apart as loses least."""
     listeners: tuple[Any, ...] = ()
     """Objects with ``reach(point, op, step)``, called at every point that this worker reaches."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import atexit
 import gc
 import itertools
+import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,24 @@ from torch import nn
 
 from holdfast.commit import Tally
 from holdfast.errors import InputError
-from holdfast.job import build, checkpoint, lastwords, probe, selfcheck
-from holdfast.job.attach import RINGS_ENV
+from holdfast.job import build, checkpoint, lastwords
+from holdfast.job.attach import RINGS_ENV, observer
+from holdfast.job.cadence import Cadence
 from holdfast.job.engine import Engine
-from holdfast.job.flow import Flow
-from holdfast.job.member import AllDoneError, join
+from holdfast.job.member import AllDoneError, HubMember, Member, join
+from holdfast.job.messages import HUB_ENV, NEWCOMER_ENV, TOKEN_ENV
+from holdfast.job.moving import Moving
+from holdfast.job.opening import Opening, load_state
 from holdfast.job.options import Data, Loss, PipelineSettings
 from holdfast.job.place import find_place
 from holdfast.job.points import Listener, Points
-from holdfast.job.randomness import own_randomness
+from holdfast.job.probe import Loader
+from holdfast.job.role import Recipe, Role
+from holdfast.job.saver import Saver
 from holdfast.job.stage import Loss as LossFunction
 from holdfast.job.stage import Stage
 from holdfast.job.state import State
 from holdfast.job.status import Phase, StatusWriter, page_path, publish_schedule
-from holdfast.job.sums import ExactSum, FloatSum, GradientSum
 from holdfast.membership import Joined, Needs, Regroup
 from holdfast.plan.problem import Problem, make_speeds, parse_worker
 
@@ -65,29 +70,44 @@ class Pipeline:
         self._loss_handles: weakref.WeakValueDictionary[int, Loss] = weakref.WeakValueDictionary()
         self._asked = 0
         self._is_closed = False
-        self._announcements: list[tuple[str, str, bytes]] = []
+        self._is_new = False
+        """Whether this worker came later, and has made no step: what the others call between two steps they
+        have done by then."""
         self._device = torch.device(self.settings.device)
         needs = self._needs(microbatches)
-        module = build.build(stages, self.rank % self.pp, seed=self.settings.seed, device=self._device)
+        self._recipe = Recipe(
+            stages=stages,
+            loss=loss,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            max_norm=max_norm,
+            is_exact=exact,
+            terms=self.dp * microbatches,
+            autocast=self.settings.autocast,
+            seed=self.settings.seed,
+            device=self._device,
+        )
+        # A newcomer is told its place before it builds anything.
+        newcomer = self._join_late(needs) if NEWCOMER_ENV in os.environ and HUB_ENV in os.environ else None
+        role = self._recipe.make((newcomer.place if newcomer is not None else self.rank) % self.pp)
         if self.rank == 0:  # After its own: builders may share a model that the first of them makes.
             build.refuse_shared(stages)
-        self._stage = Stage(
-            module,
-            self.rank % self.pp,
-            loss=loss if self.rank % self.pp == self.pp - 1 else None,
-            scale=1.0 / (self.dp * microbatches),
-            autocast=self.settings.autocast,
+        member = newcomer or join(
+            Joined(rank=self.rank, needs=needs), session=next(_sessions), env=os.environ
         )
-        self._load = probe.Loader(data, self._device)
-        self._engine = self._start(needs, optimizer, scheduler, max_norm)
-        self._open()
+        self._load = Loader(data, self._device)
+        self._engine = self._start(needs, role, member)
+        self._opening = Opening(self._load, self._engine, self.settings)
+        self._opening.is_exact = exact
+        self._moving = self._make_moving(member)
+        self._open(newcomer)
 
     # --- what a script calls ------------------------------------------------------------------
 
     @property
     def module(self) -> nn.Module:
-        """The stage that this worker holds."""
-        return self._stage.module
+        """The stage that this worker holds; another one after a swap."""
+        return self._engine.role.stage.module
 
     @property
     def step_number(self) -> int:
@@ -102,7 +122,7 @@ class Pipeline:
     @property
     def is_leader(self) -> bool:
         """True on one worker that is alive: the one to print and to log."""
-        return self.rank == self._engine.members[0]
+        return self._engine.is_leader
 
     @property
     def learning_rate(self) -> float:
@@ -114,8 +134,24 @@ class Pipeline:
         """How long each recovery kept this worker from training, from seeing the loss until it went on."""
         return list(self._engine.recoveries)
 
+    @property
+    def meetings_s(self) -> list[float]:
+        """How long this worker stood still each time that the others were met without a failure."""
+        return list(self._engine.meetings)
+
+    @property
+    def activation_bytes(self) -> int:
+        """What this worker's stage keeps of a micro-batch until its backward is done."""
+        return self._opening.activation_bytes
+
     def step(self) -> Loss:
         """Train one step, through whatever dies meanwhile, and return its loss."""
+        self._is_new = False
+        if self._engine.is_meeting(self._asked):
+            self.settle()
+            # A failure meanwhile has brought all together already.
+            if self._engine.is_meeting(self._asked):
+                self._engine.regroup()
         loss = Loss(self, self._asked)
         self._loss_handles[self._asked] = loss
         self._asked += 1
@@ -134,11 +170,16 @@ class Pipeline:
         self._engine.points.enter(Phase.OUTSIDE)
 
     def evaluate(self, data: Data, microbatches: int) -> float:
-        """Return the mean loss over micro-batches of other data, given by the same kind of function."""
+        """Return the mean loss over micro-batches of other data, given by the same kind of function.
+
+        A worker that has just come to a job under way is not asked, and gets ``nan``.
+        """
         if microbatches < 1:
             raise InputError(f"microbatches is {microbatches}, expected 1 or more")
+        if self._is_new:
+            return math.nan
         self.settle()
-        load = probe.Loader(data, self._device)
+        load = Loader(data, self._device)
         found: list[float] = []
 
         def work() -> None:
@@ -161,15 +202,31 @@ class Pipeline:
 
         Made once at the start of an exact run; call it with more repeats to look harder. Talks to nobody.
         """
-        selfcheck.check_stage(self._stage, *self._sample, repeats=repeats)
+        self._opening.self_check(repeats)
 
     def rebalance(self, speeds: dict[str, float]) -> None:
         """Plan again for these speeds (``{"1.2": 0.5}``: half as fast); 1 for who is not named."""
         changed = {parse_worker(name): speed for name, speed in speeds.items()}
         # Raises here, at the script's own call, if that is no job.
         Problem(dp=self.dp, pp=self.pp, microbatches=1, speeds=make_speeds(self.dp, self.pp, changed))
+        if self._is_new:
+            return
         self.settle()
         self._engine.regroup(speeds=dict(speeds))
+        self._engine.points.enter(Phase.OUTSIDE)
+
+    def swap(self, first: str, second: str) -> None:
+        """Let two workers, written ``pipeline.stage``, exchange their places; every rank calls it.
+
+        Each sends the other its stage's state. Nothing happens where one of them is gone. What a script keeps
+        of ``module`` is another stage's afterwards.
+        """
+        for name in (first, second):
+            make_speeds(self.dp, self.pp, {parse_worker(name): 1.0})  # Raises here if there is no such place.
+        if self._is_new:
+            return
+        self.settle()
+        self._engine.regroup(swap=(first, second))
         self._engine.points.enter(Phase.OUTSIDE)
 
     def save(self, folder: str | Path) -> None:
@@ -177,6 +234,8 @@ class Pipeline:
 
         Raises ``OSError`` on all ranks alike if any could not write; training can go on after it.
         """
+        if self._is_new:
+            return
         self.settle()
         failures: list[str] = []
         while not self._engine.attempt(lambda: self._save_once(Path(folder), failures)):
@@ -187,6 +246,8 @@ class Pipeline:
 
     def load(self, folder: str | Path) -> None:
         """Go on from a checkpoint; before the first step, on every rank."""
+        if self._is_new:
+            return
         if self._asked:
             raise InputError(f"load was called after {self._asked} steps, expected before the first")
         description = checkpoint.read_description(Path(folder))
@@ -199,7 +260,8 @@ class Pipeline:
         # Nobody takes it over before all have read it: should one die meanwhile, all are still at 0.
         while not self._engine.attempt(lambda: self._check_step(Path(folder), description.step)):
             pass
-        self._take_over(Path(folder), content, description.step)
+        where = f"{checkpoint.stage_file(Path(folder), self._stage.number)}: stage {self._stage.number}"
+        load_state(self.module, self._state, content, description.step, source=where)
         self._asked = description.step
         self._engine.points.enter(Phase.OUTSIDE)
 
@@ -229,8 +291,11 @@ class Pipeline:
 
     @property
     def _state(self) -> State:
-        assert self._engine.state is not None
         return self._engine.state
+
+    @property
+    def _stage(self) -> Stage:
+        return self._engine.role.stage
 
     def _needs(self, microbatches: int) -> Needs:
         return Needs(
@@ -242,18 +307,33 @@ class Pipeline:
             comm=self.settings.comm,
         )
 
-    def _start(self, needs: Needs, optimizer: Any, scheduler: Any, max_norm: float | None) -> Engine:
-        parameters = self._stage.parameters
-        terms = needs.dp * needs.microbatches
-        sums: GradientSum = ExactSum(parameters, terms=terms) if self.is_exact else FloatSum(parameters)
-        made = optimizer(parameters)
-        state = State(parameters, made, scheduler(made) if scheduler else None, sums, max_norm=max_norm)
-        member = join(Joined(rank=self.rank, needs=needs), session=next(_sessions), env=os.environ)
+    def _join_late(self, needs: Needs) -> HubMember:
+        """Join a job that is under way, and return when there is a place."""
+        joined = Joined(rank=self.rank, needs=needs, is_newcomer=True)
+        member = join(joined, session=next(_sessions), env=os.environ)
+        assert isinstance(member, HubMember)
+        with _leaving_when_over(self.rank):
+            member.wait_for_place()
+        return member
+
+    def _start(self, needs: Needs, role: Role, member: Member) -> Engine:
         engine = Engine(self.rank, needs, member, self._points(), self._device)
-        engine.state, engine.sums, engine.load = state, sums, self._load
+        engine.role, engine.load = role, self._load
         engine.is_staggered = self.settings.is_staggered
         engine.on_tally, engine.on_regroup = self._hear, self._publish
+        engine.donors.token = os.environ.get(TOKEN_ENV, "")
         return engine
+
+    def _make_moving(self, member: Member) -> Moving:
+        engine = self._engine
+        moving = Moving(engine, self._recipe, host=member.host, token=engine.donors.token)
+        moving.take, moving.take_over = self._take_role, self._opening.take_over
+        engine.on_move, engine.on_final, engine.on_void = moving.follow, moving.forget, moving.wake
+        return moving
+
+    def _take_role(self, role: Role) -> None:
+        self._engine.donors.close()  # Whoever was fed from the stage before has to find another donor.
+        self._engine.role = role
 
     def _points(self) -> Points:
         listeners: Sequence[Listener] = self.settings.listeners
@@ -263,13 +343,22 @@ class Pipeline:
         page = StatusWriter(page_path(Path(rings), self.rank), rank=self.rank, pp=self.pp, dp=self.dp)
         return Points(listeners, page)
 
-    def _open(self) -> None:
+    def _open(self, newcomer: HubMember | None) -> None:
         engine = self._engine
-        engine.regroup()
-        while not engine.attempt(self._probe):
-            pass
-        if self.settings.memory_bytes is not None:
-            engine.regroup(cap=self._cap(self.settings.memory_bytes))
+        folder = Path(self.settings.checkpoints) if self.settings.checkpoints is not None else None
+        if newcomer is None:
+            self._opening.begin()
+            self._asked = self._opening.resume(folder) if folder is not None else 0
+        else:
+            engine.place = newcomer.place
+            self._is_new = True
+            with _leaving_when_over(self.rank):
+                self._asked = self._opening.enter(newcomer, os.environ.get(TOKEN_ENV, ""))
+        if folder is not None:
+            mttf_h = self.settings.mttf_h
+            every = None if mttf_h is not None else self.settings.checkpoint_every
+            cadence = Cadence(every, mttf_s=None if mttf_h is None else 3600 * mttf_h)
+            engine.saver = Saver(folder, cadence, self._describe)
         lastwords.say_survives()
         self._say_what_a_death_means()
         atexit.register(_close_at_exit, weakref.ref(self))
@@ -290,54 +379,6 @@ class Pipeline:
             return
         sys.stderr.write(f"holdfast: {reason}: the death of any worker ends the training\n")
 
-    def _probe(self) -> None:
-        engine = self._engine
-        engine.points.enter(Phase.EVALUATE)
-        with own_randomness(self._device):
-            probed = probe.probe(
-                self._stage,
-                self._load,
-                engine.store("forms"),
-                step=self._asked,
-                pipeline=self.rank // self.pp,
-            )
-        self.activation_bytes = probed.activation_bytes
-        self._announcements = [("forms", str(self._stage.number), probe.encode(probed.forms.outgoing))]
-        self._sample = probed.sample
-        if self.is_exact:
-            self.self_check()
-        self._check_alike()
-        engine.use(Flow(self._stage, probed.forms, engine.points, seed=self.settings.seed))
-
-    def _check_alike(self) -> None:
-        """Refuse peers that start from different parameters."""
-        digest = build.digest_of(self.module)
-        peers = [rank for rank in self._engine.members if rank % self.pp == self._stage.number]
-        store = self._engine.store(f"digest{self._stage.number}")
-        self._announcements.append((f"digest{self._stage.number}", "0", digest.encode()))
-        if self.rank == peers[0]:
-            store.set("0", digest.encode())
-        elif store.get("0").decode() != digest:
-            raise InputError(
-                f"stage {self._stage.number}: rank {self.rank} starts from other parameters than rank "
-                f"{peers[0]}: its builder must not depend on the rank or on an unseeded generator"
-            )
-
-    def _cap(self, memory_bytes: int) -> int:
-        """Return how many micro-batches fit beside the state: parameters, gradients, optimizer, shadow."""
-        size = sum(each.numel() * each.element_size() for each in self._stage.parameters)
-        copies = 2 + 2  # Parameters, the reduced gradient; two values of the optimizer, as Adam has.
-        copies += 3 if self.settings.is_staggered else 0
-        copies += 3 if self.is_exact else 1
-        left = memory_bytes - copies * size
-        cap = left // max(self.activation_bytes, 1)
-        if cap < 1:
-            raise InputError(
-                f"memory_bytes is {memory_bytes}, but stage {self._stage.number} needs {copies * size} for "
-                f"its state and {self.activation_bytes} for a micro-batch"
-            )
-        return cap
-
     def _hear(self, step: int, tally: Tally) -> None:
         handle = self._loss_handles.get(step)
         if handle is not None:
@@ -345,10 +386,18 @@ class Pipeline:
 
     def _publish(self, regroup: Regroup) -> None:
         """Tell the guard what is to be done, and those who are still opening what they need to know."""
-        for name, key, value in self._announcements:
-            self._engine.store(name).set(key, value)
+        self._opening.announce()
         if rings := os.environ.get(RINGS_ENV):
             publish_schedule(Path(rings), regroup.generation, regroup.schedule)
+        if (watching := observer()) is not None:
+            first = self._engine.place // self.pp * self.pp
+            ranks = dict(zip(regroup.members, regroup.holders or regroup.members, strict=True))
+            watching.follow_plan(
+                regroup.generation,
+                step=regroup.agreement.version,
+                operations=self._engine.points.order_length,
+                pipeline=[ranks.get(place, -1 - place) for place in range(first, first + self.pp)],
+            )
 
     def _is_settled(self) -> bool:
         return self._state.version >= self._asked and not self._engine.is_open
@@ -361,35 +410,36 @@ class Pipeline:
         if set(found) != {step}:
             raise InputError(f"{folder} is of step {step} here, but the ranks found steps {found}")
 
-    def _take_over(self, folder: Path, content: dict[str, Any], step: int) -> None:
-        try:
-            self.module.load_state_dict(content["module"])
-            self._state.load(content["state"], step)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            # torch names what is missing or of another size, over many lines.
-            words = " ".join(str(error).split())
-            raise InputError(
-                f"{checkpoint.stage_file(folder, self._stage.number)} does not fit stage "
-                f"{self._stage.number}: {type(error).__name__}: {words}"
-            ) from error
+    def _describe(self, step: int) -> checkpoint.Description:
+        return checkpoint.Description(step=step, stages=self.pp, exact=self.is_exact)
 
     def _save_once(self, folder: Path, failures: list[str]) -> None:
         engine = self._engine
         engine.points.enter(Phase.SAVE)
         content = {"module": self.module.state_dict(), "state": self._state.save()}
-        description = checkpoint.Description(step=self._asked, stages=self.pp, exact=self.is_exact)
+        description = self._describe(self._asked)
         number = self._stage.number
-        peers = [rank for rank in engine.members if rank % self.pp == number]
+        peers = [place for place in engine.members if place % self.pp == number]
         for writer, write in (
             (peers[0], lambda: checkpoint.write_stage(folder, number, content)),
             (engine.members[0], lambda: checkpoint.finish(folder, description)),
         ):
-            mine = checkpoint.failure_of(write) if self.rank == writer else None
+            mine = checkpoint.failure_of(write) if engine.place == writer else None
             # All learn of it: a rank that raised alone would look dead, and a peer would try in its place.
             failed = engine.gather(mine is not None)
             if any(failed):
                 failures.append(mine or f"rank {engine.members[failed.index(1)]} could not write its part")
                 return
+
+
+@contextmanager
+def _leaving_when_over(rank: int) -> Iterator[None]:
+    """End this process, without an error, if there is nothing left to take part in."""
+    try:
+        yield
+    except AllDoneError:
+        sys.stderr.write(f"holdfast: the job ended before rank {rank} could take part in it\n")
+        raise SystemExit(0) from None
 
 
 def _close_at_exit(reference: weakref.ref[Pipeline]) -> None:

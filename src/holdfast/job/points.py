@@ -45,6 +45,11 @@ class Points:
         self._status = status
         self._kept: Phase | None = None
 
+    def hold(self, place: int) -> None:
+        """Note which pipeline and stage the worker holds from now on."""
+        if self._status is not None:
+            self._status.held = place
+
     def enter(self, phase: Phase, op: int = -1) -> None:
         """Note what the worker is doing from now on, for the guard."""
         if self._status is not None and self._kept is None:

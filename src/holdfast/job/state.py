@@ -7,7 +7,7 @@ step; an update may be applied *ahead* of its verdict if the state before it is 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -44,6 +44,8 @@ class State:
         """The last update was applied before its verdict."""
         self.is_held = False
         """The prepared update waits for its verdict, while the step after it is already computed."""
+        self.on_final: Callable[[Reduced, float], None] = lambda reduced, scale: None
+        """Called when an update is final, with its gradient and what that was scaled by."""
         self._parameters = parameters
         self._sums = sums
         self._max_norm = max_norm
@@ -113,7 +115,7 @@ class State:
             self._void(self.version)
             return
         self._apply(verdict.scale)
-        self._count(verdict)
+        self._finish(verdict)
 
     def confirm(self, verdict: Verdict) -> bool:
         """Take the verdict on an update that was applied ahead, or held; return whether it stood."""
@@ -122,15 +124,21 @@ class State:
             return False
         self.is_ahead = False
         if verdict.is_plain:
-            self._count(verdict)
+            self._finish(verdict)
             return True
         self._go_back()
         if verdict.is_void:
             self._void(self.version)
         else:
             self._apply(verdict.scale)
-            self._count(verdict)
+            self._finish(verdict)
         return False
+
+    def replay(self, reduced: Reduced, scale: float) -> None:
+        """Apply an update that others have applied before, as they did."""
+        self._reduced = reduced
+        self._apply(scale)
+        self._finish(Verdict(scale=scale))
 
     def retry_exponents(self) -> list[int] | None:
         """Return the grids with which a void step fits, from the magnitudes that it had."""
@@ -213,5 +221,8 @@ class State:
         self._has_shadow = False
         self.is_ahead = False
 
-    def _count(self, verdict: Verdict) -> None:
+    def _finish(self, verdict: Verdict) -> None:
+        """Note that the last update is final."""
         self.calm_steps = self.calm_steps + 1 if verdict.is_plain else 0
+        assert self._reduced is not None
+        self.on_final(self._reduced, verdict.scale)

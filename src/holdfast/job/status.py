@@ -32,7 +32,7 @@ HEADER_WORDS = 8
 """magic, rank, process id, start of the process in the kernel's ticks, pp, dp, unused, count of writes."""
 COUNT = 7
 SLOT_WORDS = 8
-"""generation, step, op, phase, since in nanoseconds, unused."""
+"""generation, step, op, phase, since in nanoseconds, place that is held, unused."""
 SLOTS = 16
 SIZE_BYTES = 8 * (HEADER_WORDS + SLOTS * SLOT_WORDS)
 _TRIES = 100
@@ -59,6 +59,8 @@ class StatusWriter:
         except (OSError, ValueError):
             self.is_shared = False
             self._words = memoryview(bytearray(SIZE_BYTES)).cast("q")
+        self.held = rank
+        """Pipeline and stage that the worker holds, as a number."""
         self.errors = 0
         """Statuses that could not be written."""
         self._count = 0
@@ -73,6 +75,7 @@ class StatusWriter:
             words[slot + 2] = op
             words[slot + 3] = phase
             words[slot + 4] = time.monotonic_ns()
+            words[slot + 5] = self.held
             words[COUNT] = self._count = count
         except Exception:  # Nothing may reach the user's loop.
             self.errors += 1
@@ -89,7 +92,8 @@ def _make_page(path: Path, header: tuple[int, ...]) -> memoryview[int]:
         for index, word in enumerate(header):
             words[index] = word
         # Until the first word of the worker: in the user's own code, in no generation.
-        for index, word in enumerate((-1, -1, -1, Phase.OUTSIDE, time.monotonic_ns()), start=HEADER_WORDS):
+        first = (-1, -1, -1, Phase.OUTSIDE, time.monotonic_ns(), header[1])
+        for index, word in enumerate(first, start=HEADER_WORDS):
             words[index] = word
         fresh.rename(path)
     except OSError:
@@ -121,7 +125,7 @@ class StatusReader:
         for _ in range(_TRIES):
             count = self._words[COUNT]
             slot = HEADER_WORDS + count % SLOTS * SLOT_WORDS
-            generation, step, op, phase, since_ns = self._words[slot : slot + 5]
+            generation, step, op, phase, since_ns, held = self._words[slot : slot + 6]
             # The writer begins with our slot again after it has counted all the others.
             if self._words[COUNT] - count < SLOTS - 1 and phase in _PHASES:
                 return Status(
@@ -132,6 +136,7 @@ class StatusReader:
                     op=op,
                     phase=_PHASES[phase],
                     since_ns=since_ns,
+                    held=held,
                 )
         raise ValueError(f"the status page of rank {self.rank} cannot be read: phase {phase}")
 

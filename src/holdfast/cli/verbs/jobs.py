@@ -29,6 +29,21 @@ def run(context: typer.Context) -> None:
     sys.exit(launch(context.args))
 
 
+@app.command()
+def join(
+    run_dir: Annotated[Path, typer.Argument(help="Run directory of the job, as node 0 wrote it.")],
+) -> None:
+    """Add a worker to a pipeline job under way: it takes a free place, or waits as a spare for one.
+
+    For machines that come and go, such as spot instances; the job must be reachable from here.
+
+    Example: holdfast join holdfast_runs/20261115-194012-4f1c
+    """
+    from holdfast.guard import joining
+
+    joining.join(run_dir)
+
+
 @app.command(
     context_settings={
         "allow_extra_args": True,

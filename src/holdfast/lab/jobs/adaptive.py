@@ -52,6 +52,9 @@ class Options:
     dump_after: float
     seed: int
     timeline: str
+    checkpoints: str
+    checkpoint_every: int
+    swap: list[str]
 
 
 def main() -> None:
@@ -62,27 +65,33 @@ def main() -> None:
         faulthandler.dump_traceback_later(options.dump_after)
     timeline = Timeline(options.timeline, rank=find_place(os.environ).rank) if options.timeline else None
     with open_pipeline(options, timeline) as pipeline:
-        if options.slow:
+        if options.slow and not pipeline.step_number:
             pipeline.rebalance(speeds_of(options.slow))
         ends_s = train(pipeline, options)
     if timeline is not None and not timeline.write():
         say(f"rank {pipeline.rank}: its timeline could not be written to {options.timeline}")
     say(f"rank {pipeline.rank} ends {json.dumps(ends_s)}")
     say(f"rank {pipeline.rank} pauses {json.dumps(pipeline.pauses_s)}")
+    say(f"rank {pipeline.rank} meetings {json.dumps(pipeline.meetings_s)}")
     say(f"rank {pipeline.rank} digest {digest_of(pipeline.module)}")
 
 
 def train(pipeline: holdfast.Pipeline, options: Options) -> list[float]:
     """Train all steps and return when each call ended; losses are read a step late, so that nobody waits."""
-    losses: list[holdfast.Loss] = []
+    last: holdfast.Loss | None = None
     ends_s: list[float] = []
-    for step in range(options.steps):
-        losses.append(pipeline.step())
+    is_teller = pipeline.rank == options.teller
+    swaps = {int(step): places for step, *places in (text.split(":") for text in options.swap)}
+    while pipeline.step_number < options.steps:
+        if pipeline.step_number in swaps:
+            pipeline.swap(*swaps[pipeline.step_number])
+        loss = pipeline.step()
         ends_s.append(time.monotonic())
-        if pipeline.rank == options.teller and step:
-            say(f"step {step - 1} loss {losses[-2].item()!r}")
-    if pipeline.rank == options.teller:
-        say(f"step {options.steps - 1} loss {losses[-1].item()!r}")
+        if is_teller and last is not None:
+            say(f"step {last.step} loss {last.item()!r}")
+        last = loss
+    if is_teller and last is not None:
+        say(f"step {last.step} loss {last.item()!r}")
     return ends_s
 
 
@@ -108,6 +117,9 @@ def parse(argv: list[str]) -> Options:
     parser.add_argument("--dump-after", type=float, default=0.0, help="print stacks after so many seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--timeline", default="", help="a folder: write when every operation ran")
+    parser.add_argument("--checkpoints", default="", help="a folder: write checkpoints, go on from the last")
+    parser.add_argument("--checkpoint-every", type=int, default=100, help="steps")
+    parser.add_argument("--swap", nargs="*", default=[], help="STEP:0.1:1.1: two workers change places")
     return Options(**vars(parser.parse_args(argv)))
 
 
@@ -128,6 +140,8 @@ def open_pipeline(options: Options, timeline: Timeline | None = None) -> holdfas
             is_staggered=not options.synchronous,
             fault_free=options.schedule,
             seed=options.seed,
+            checkpoints=options.checkpoints or None,
+            checkpoint_every=options.checkpoint_every,
             # Last, so that the padding belongs to the operations.
             listeners=(*listeners_of(options), *([timeline] if timeline is not None else [])),
         ),

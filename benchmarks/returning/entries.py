@@ -1,0 +1,86 @@
+"""What it takes a dead worker to come back, what the others lose by it, and whether the bits are the same.
+
+A worker is killed at a random moment, started again, fed by a peer while the others train, and enters between
+two steps.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+from itertools import pairwise
+from typing import Any
+
+from holdfast.values import Regrouped
+from returning.runs import Launched, launched
+
+SHAPES = {"2x2": (2, 2, 4), "3x4": (3, 4, 6)}
+STEPS = 160
+
+
+def digests_of(shape: str, op_ms: float) -> dict[int, str]:
+    """Return the parameters at the end of a run in which nobody dies."""
+    dp, pp, _ = SHAPES[shape]
+    with launched(dp * pp, [], job_of(shape, op_ms)) as run:
+        run.process.wait(600)
+        return run.digests()
+
+
+def measure(shape: str, seed: int, calm: dict[int, str], op_ms: float) -> dict[str, Any]:
+    """Kill a worker of one run, and say what came of it."""
+    dp, pp, _ = SHAPES[shape]
+    chance = random.Random(seed)
+    rank = chance.randrange(dp * pp)
+    step = chance.randrange(10, 30)
+    with launched(
+        dp * pp, ["--rejoin"], [*job_of(shape, op_ms), "--teller", str((rank + 1) % (dp * pp))]
+    ) as run:
+        run.wait(lambda: f"step {step} loss" in run.said)
+        killed_s = run.kill(rank)
+        run.process.wait(600)
+        return {"shape": shape, "seed": seed, "killed": rank} | _tell(run, rank, killed_s, calm)
+
+
+def _tell(run: Launched, rank: int, killed_s: float, calm: dict[int, str]) -> dict[str, Any]:
+    entered = [e for e in run.events() if isinstance(e, Regrouped) and rank in e.newcomers]
+    mine = run.numbers("ends").get(rank, [])
+    took = re.search(rf"rank {rank} took over ([\d.]+) MB and (\d+) updates", run.said)
+    return {
+        "back after, s": round(mine[0] - killed_s, 2) if entered and mine else None,
+        "at step": entered[0].version if entered else None,
+        "MB": float(took[1]) if took else None,
+        "updates replayed": int(took[2]) if took else None,
+        "others lost, steps": _lost(run, rank, mine[0]) if entered and mine else None,
+        "same bits": run.process.returncode == 0 and bool(entered) and run.digests() == calm,
+    }
+
+
+def _lost(run: Launched, rank: int, entered_s: float) -> float:
+    """Return what the entry cost one of the others: steps that took longer than is usual on either side."""
+    ends = next(ends for other, ends in sorted(run.numbers("ends").items()) if other != rank)
+    spans = [(after, after - before) for before, after in pairwise(ends)]
+    without = [span for at, span in spans if at < entered_s][-12:-2]
+    among = [span for at, span in spans if at > entered_s][2:]
+    usual_s = statistics.median(among)
+    near = [(at, span) for at, span in spans if abs(at - entered_s) < 4 * usual_s]
+    longer = [span - (statistics.median(without) if at < entered_s else usual_s) for at, span in near]
+    return round(max(0.0, sum(longer)) / usual_s, 2)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Say what all of them came to."""
+    lost = [row["others lost, steps"] for row in rows if row["others lost, steps"] is not None]
+    back = [row["back after, s"] for row in rows if row["back after, s"] is not None]
+    return (
+        f"back after {statistics.median(back or [0]):.1f} s in the median, of which most is the start of "
+        f"Python and torch; the others lost {statistics.median(lost or [0]):.1f} steps, at most "
+        f"{max(lost or [0]):.1f}"
+    )
+
+
+def job_of(shape: str, op_ms: float) -> list[str]:
+    """Return the flags of the job."""
+    _, pp, microbatches = SHAPES[shape]
+    words = ["--pp", str(pp), "--microbatches", str(microbatches), "--steps", str(STEPS)]
+    return [*words, "--op-ms", str(op_ms), "--width", "32"]

@@ -1,0 +1,126 @@
+"""A trace of spot instances that come and go, played on the workers of a real job."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from returning.runs import Launched
+
+
+@dataclass(frozen=True)
+class Change:
+    """A node that comes or goes."""
+
+    at_s: float
+    node: str
+    is_arrival: bool
+
+
+@dataclass
+class Sample:
+    """What the run had at a moment, in all its processes."""
+
+    at_s: float
+    step: int
+    workers: int
+    memory_mb: float
+    """Of the launcher and the guard."""
+    worker_mb: float
+    """Of the worker that has lived longest."""
+    files: int
+    """Open in the launcher and the guard."""
+    worker_files: int
+
+
+@dataclass
+class Played:
+    """What came of a trace."""
+
+    changes: int = 0
+    arrivals: int = 0
+    removals: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+
+def read_trace(path: Path) -> list[Change]:
+    """Return the changes of a file with milliseconds, ``add`` or ``remove``, and a node in each row."""
+    with path.open() as file:
+        return [Change(int(at) / 1000, node, word == "add") for at, word, node in csv.reader(file)]
+
+
+class Fleet:
+    """The nodes that are there, each with one worker: those of the launcher, and those that joined."""
+
+    def __init__(self, run: Launched, nodes: Sequence[str]) -> None:
+        self._run = run
+        self._pids = dict(zip(nodes, run.attempts()[-1].pids, strict=True))
+        self._joined: dict[str, subprocess.Popen[bytes]] = {}
+        self._first = psutil.Process(run.process.pid)
+        self._log = (run.run_dir / "joined.txt").open("ab")
+
+    def apply(self, change: Change) -> None:
+        """Start the worker of a node that comes, kill that of one that goes."""
+        if change.is_arrival:
+            self._joined[change.node] = subprocess.Popen(
+                [sys.executable, "-m", "holdfast.cli", "join", str(self._run.run_dir)],
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+        elif change.node in self._joined:
+            gone = self._joined.pop(change.node)
+            gone.kill()
+            gone.wait()
+        elif change.node in self._pids:
+            os.kill(self._pids.pop(change.node), signal.SIGKILL)
+
+    def sample(self, began_s: float, step: int) -> Sample:
+        """Look at the processes."""
+        workers = [*self._pids.values(), *(each.pid for each in self._joined.values())]
+        keepers = [self._first, *(each for each in self._first.children() if each.pid not in workers)]
+        oldest = psutil.Process(workers[0])
+        return Sample(
+            at_s=time.monotonic() - began_s,
+            step=step,
+            workers=len(workers),
+            memory_mb=sum(each.memory_info().rss for each in keepers) / 1e6,
+            worker_mb=oldest.memory_info().rss / 1e6,
+            files=sum(each.num_fds() for each in keepers),
+            worker_files=oldest.num_fds(),
+        )
+
+    def close(self) -> None:
+        """Wait for those that joined, and end who is a spare."""
+        for each in self._joined.values():
+            try:
+                each.wait(30)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()
+        self._log.close()
+
+
+def play(
+    run: Launched, fleet: Fleet, changes: Sequence[Change], compress: float, every_s: float
+) -> Iterator[Sample]:
+    """Let nodes come and go as the trace says, so many times as fast; yield what is there meanwhile."""
+    began_s = time.monotonic()
+    ahead = list(changes)
+    while run.process.poll() is None:
+        now_s = time.monotonic() - began_s
+        while ahead and ahead[0].at_s / compress <= now_s:
+            fleet.apply(ahead.pop(0))
+        with contextlib.suppress(psutil.Error):  # Somebody has just gone.
+            yield fleet.sample(began_s, run.last_step())
+        time.sleep(every_s)
