@@ -45,7 +45,7 @@ def test_the_next_failure_finds_its_plan_ready_and_it_is_the_usual_one(foresight
 
 
 def test_without_its_process_plans_are_made_when_they_are_needed(foresight: Foresight) -> None:
-    """And the process comes back for the next."""
+    """As before; there is nothing to be waited for."""
     foresight.plan(PROBLEM, "zero_bubble")
     foresight.close()
     dead = next(likely(PROBLEM))

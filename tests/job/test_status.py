@@ -60,6 +60,7 @@ def test_a_new_page_says_who_writes_it_and_that_it_is_outside(tmp_path: Path, wr
         op=-1,
         phase=Phase.OUTSIDE,
         since_ns=status.since_ns,
+        held=5,
     )
     assert (reader.pp, reader.dp, reader.started_ticks) == (4, 3, started_ticks(os.getpid()))
     assert (writer.is_shared, writer.errors) == (True, 0)

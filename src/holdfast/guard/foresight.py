@@ -61,6 +61,8 @@ class Foresight:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
+        self._is_closed = False
         self._asked: set[Wish] = set()
 
     def plan(self, problem: Problem, fault_free: str) -> Schedule:
@@ -75,10 +77,18 @@ class Foresight:
 
     def close(self) -> None:
         """End the process."""
-        process, self._process = self._process, None
+        with self._sending:
+            self._is_closed = True
+            process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
+            if self._listener is not None:
+                self._listener.join()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # What was not read is not missed.
+                        pipe.close()
 
     def _look_ahead(self, wish: Wish) -> None:
         room = min(MOST, MOST_OPERATIONS // _operations(wish.problem))
@@ -96,6 +106,8 @@ class Foresight:
     def _ask(self, wishes: list[Wish], room: int) -> None:
         # Without the process plans are made when they are needed.
         with self._sending, contextlib.suppress(OSError, ValueError):
+            if self._is_closed:
+                return
             stdin = self._open(room)
             with self._lock:
                 self._asked |= set(wishes)
@@ -114,9 +126,10 @@ class Foresight:
             )
             with self._lock:
                 self._asked = set()
-            threading.Thread(
+            self._listener = threading.Thread(
                 target=self._listen, args=(self._process.stdout, room), name="holdfast-plans", daemon=True
-            ).start()
+            )
+            self._listener.start()
         assert self._process.stdin is not None
         return self._process.stdin
 

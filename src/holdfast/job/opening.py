@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from holdfast.errors import InputError
 from holdfast.job import build, checkpoint, probe, selfcheck
@@ -20,6 +19,7 @@ from holdfast.job.options import PipelineSettings
 from holdfast.job.probe import Loader, Probed
 from holdfast.job.randomness import own_randomness
 from holdfast.job.reached import Progress, read_reached
+from holdfast.job.role import Role
 from holdfast.job.saver import step_folder, whole_steps
 from holdfast.job.stage import Stage, Tensors
 from holdfast.job.status import Phase
@@ -70,7 +70,7 @@ class Opening:
             found = self._gather(content is not None)
             if all(found):
                 assert content is not None
-                load_state(self._stage.module, engine.state, content, step, source=str(where))
+                load_state(engine.role, content, step, source=str(checkpoint.stage_file(where, number)))
                 return step, checkpoint.read_description(where).at_s
             if why:
                 sys.stderr.write(f"holdfast: {why}; the checkpoint before it is used\n")
@@ -193,7 +193,7 @@ class Opening:
 
     def take_over(self, content: dict[str, Any], version: int) -> None:
         """Hold what somebody else of the stage held at a version."""
-        load_state(self._stage.module, self._engine.state, content, version, source="a donor's state")
+        load_state(self._engine.role, content, version, source="a donor's state")
         self._probe(_Told(content["incoming"], self._stage.number), step=version)
         self._engine.points.enter(Phase.OUTSIDE)
 
@@ -234,14 +234,14 @@ class _Told:
         self._values[key] = value
 
 
-def load_state(
-    module: torch.nn.Module, state: Any, content: dict[str, Any], version: int, *, source: str
-) -> None:
+def load_state(role: Role, content: dict[str, Any], version: int, *, source: str) -> None:
     """Make a stage and its state what a checkpoint or a donor holds; ``InputError`` if it does not fit."""
     try:
-        module.load_state_dict(content["module"])
-        state.load(content["state"], version)
+        role.stage.module.load_state_dict(content["module"])
+        role.state.load(content["state"], version)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         # torch names what is missing or of another size, over many lines.
         words = " ".join(str(error).split())
-        raise InputError(f"{source} does not fit: {type(error).__name__}: {words}") from error
+        raise InputError(
+            f"{source} does not fit stage {role.stage.number}: {type(error).__name__}: {words}"
+        ) from error

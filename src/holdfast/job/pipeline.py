@@ -260,8 +260,8 @@ class Pipeline:
         # Nobody takes it over before all have read it: should one die meanwhile, all are still at 0.
         while not self._engine.attempt(lambda: self._check_step(Path(folder), description.step)):
             pass
-        where = f"{checkpoint.stage_file(Path(folder), self._stage.number)}: stage {self._stage.number}"
-        load_state(self.module, self._state, content, description.step, source=where)
+        where = checkpoint.stage_file(Path(folder), self._stage.number)
+        load_state(self._engine.role, content, description.step, source=str(where))
         self._asked = description.step
         self._engine.points.enter(Phase.OUTSIDE)
 
