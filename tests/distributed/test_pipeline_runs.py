@@ -76,7 +76,8 @@ def test_checkpoint_goes_on_where_it_was_saved(lab: Lab, tmp_path: Path, has_hub
     """Saved, loaded by other processes, and trained on: the bits of the run that was not broken off."""
     folder = tmp_path / "checkpoint"
     saved = run(lab, "pipescenes", 4, "save", str(folder), has_hub=has_hub)
-    assert sorted(path.name for path in folder.iterdir()) == ["pipeline.json", "stage_0.pt", "stage_1.pt"]
+    parts = [f"stage_{stage}.{kind}" for stage in range(2) for kind in ("pt", "sha256")]
+    assert sorted(path.name for path in folder.iterdir()) == ["pipeline.json", *parts]
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
     check_survived(run(lab, "pipescenes", 4, "load", str(folder), has_hub=has_hub), saved, pp=2)
 

@@ -98,7 +98,7 @@ def _against_stages(
     stages: Mapping[int | None, Sequence[Profile]], profiles: Mapping[int, Profile]
 ) -> list[Suspect]:
     # Where a plan gave some more to do, stages are compared by what the same work takes them.
-    is_planned = all(each.is_planned and each.work > 0 for each in profiles.values())
+    is_planned = bool(profiles) and all(each.is_planned and each.work > 0 for each in profiles.values())
     usual_work = statistics.median(each.work for each in profiles.values()) if is_planned else 0.0
     own_s = {
         role: statistics.median(each.own_s * (usual_work / each.work if is_planned else 1.0) for each in mine)
