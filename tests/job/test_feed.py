@@ -101,3 +101,4 @@ def test_a_newcomer_that_does_not_listen_costs_nothing() -> None:
         for version in range(3 * MOST_WAITING):
             feeding.give("update", version, big)
         wait_until(lambda: feeding.is_over, "giving up")
+        assert feeding.is_over
