@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -102,6 +103,33 @@ def load(folder: str, *die: str) -> None:
     """Go on from where ``save`` saved."""
     with make_pipeline([first_stage, last_stage], exact=True, settings=settings(*die)) as pipeline:
         pipeline.load(folder)
+        steps(pipeline, 3)
+
+
+def late(act: str, folder: str, *die: str) -> None:
+    """Save, load, or evaluate; rank 2 hears of its end only when another has died after it."""
+    with make_pipeline([first_stage, last_stage], exact=True, settings=settings(*die)) as pipeline:
+        engine, meet = pipeline._engine, pipeline._engine.meet
+
+        def hear_late() -> None:
+            meet()
+            engine.meet = meet  # type: ignore[method-assign]
+            while not engine.is_void:
+                time.sleep(0.01)
+            raise PeerLostError("somebody died after all had met")
+
+        if act != "load":
+            for _ in range(3):
+                pipeline.step()
+            pipeline.settle()
+        if RANK == 2 and die:
+            engine.meet = hear_late  # type: ignore[method-assign]
+        if act == "evaluate":
+            say(f"evaluated {pipeline.evaluate(data, 3)!r}")
+        elif act == "save":
+            pipeline.save(folder)
+        else:
+            pipeline.load(folder)
         steps(pipeline, 3)
 
 
@@ -213,7 +241,7 @@ def say(line: str) -> None:
 
 
 SCENES: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (skip, half, evaluate, save, load, cut, misfit, apart, mesh, woken)
+    each.__name__: each for each in (skip, half, evaluate, save, load, late, cut, misfit, apart, mesh, woken)
 }
 
 if __name__ == "__main__":

@@ -106,6 +106,11 @@ def prepared(stage: int, version: int) -> Standing:
     return Standing(version=version, is_prepared=True, tallies={version: OWN[stage]})
 
 
+def prepared_after(stage: int, version: int) -> Standing:
+    """Return one that was prepared after it had loaded."""
+    return Standing(version=version, is_prepared=True, tallies={version: OWN[stage]}, acts=1)
+
+
 def ahead(stage: int, version: int) -> Standing:
     """Return a worker that has applied a step before its verdict."""
     return Standing(version=version, has_shadow=True, tallies={version - 1: OWN[stage]})
@@ -139,6 +144,14 @@ AGREEMENTS = {
     "a void step is never applied": (
         [prepared(1, 3), Standing(version=3, is_prepared=True, tallies={3: VOID})],
         Agreement(version=3),
+    ),
+    "one has loaded, and has gone on": (
+        [prepared_after(0, 3), Standing(version=0, outcome=3)],
+        Agreement(version=3, acts=1),
+    ),
+    "nobody has loaded yet": (
+        [Standing(version=0, outcome=3), Standing(version=0)],
+        Agreement(version=0),
     ),
     "two steps apart": ([Standing(version=5), Standing(version=3)], None),
     "two steps apart, shadow and gradient": (

@@ -89,6 +89,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     has_shadow: bool = False
     tallies: dict[int, Tally] = {}
     """What it knows of its last steps, by step."""
+    acts: int = 0
+    """What it has done together with all others between steps: how many times it loaded, saved, evaluated."""
+    outcome: int | None = None
+    """The version that one more act would bring it to; all have it in hand before anybody has it done."""
 
     @property
     def reachable(self) -> set[int]:
@@ -97,6 +101,12 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         ahead = {self.version + 1} if self.is_prepared else set()
         return {self.version} | behind | ahead
 
+    def after(self, acts: int) -> Standing:
+        """Return how far it is once it has done what others have."""
+        if self.acts >= acts or self.outcome is None:
+            return self
+        return Standing(version=self.outcome, acts=acts)
+
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Where all survivors go on."""
@@ -104,6 +114,8 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     tally: Tally | None = None
     """Of the step that made this version; None where it is not needed or not known."""
+    acts: int = 0
+    """How many acts all have done by then."""
 
 
 def agree(standings: Mapping[int, Standing], *, stages: int) -> Agreement | None:
@@ -111,6 +123,8 @@ def agree(standings: Mapping[int, Standing], *, stages: int) -> Agreement | None
 
     An update whose tally says that it has to be computed again cannot be reached by applying it.
     """
+    acts = max(standing.acts for standing in standings.values())
+    standings = {rank: standing.after(acts) for rank, standing in standings.items()}
     common = set.intersection(*(standing.reachable for standing in standings.values()))
     for version in sorted(common, reverse=True):
         tally = merge(
@@ -121,10 +135,10 @@ def agree(standings: Mapping[int, Standing], *, stages: int) -> Agreement | None
         if not tally.is_complete(stages):
             # Nobody needs it where all began, or go back to: at the start, or after a checkpoint was loaded.
             if all(standing.version >= version for standing in standings.values()):
-                return Agreement(version=version)
+                return Agreement(version=version, acts=acts)
             # Some stage never was prepared for that step.
             continue
         if any(tally.overflows.values()):
             continue
-        return Agreement(version=version, tally=tally)
+        return Agreement(version=version, tally=tally, acts=acts)
     return None

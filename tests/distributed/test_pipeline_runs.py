@@ -89,6 +89,20 @@ def test_death_after_a_load_changes_nothing(lab: Lab, tmp_path: Path) -> None:
     check_survived(ran, saved, pp=2, dead=[1])
 
 
+@pytest.mark.parametrize("act", ["load", "save", "evaluate"])
+def test_what_is_done_for_one_is_done_for_all(lab: Lab, tmp_path: Path, act: str) -> None:
+    """One worker is in the next step, and dies there, when another has not heard yet that all have met."""
+    saved = run(lab, "pipescenes", 4, "save", str(tmp_path / "c"))
+    folder = tmp_path / ("c" if act == "load" else "new")
+    # An evaluation before step 3 has three micro-batches that count as its own.
+    death = f"1:forward:3:{4 if act == 'evaluate' else 1}"
+    ran = run(lab, "pipescenes", 4, "late", act, str(folder), death)
+    check_survived(ran, saved, pp=2, dead=[1])
+    said = [re.findall(r"evaluated (\S+)", ran.result.logs[rank]) for rank in (0, 2, 3)]
+    assert said[0] == said[1] == said[2]
+    assert (tmp_path / "new" / "pipeline.json").exists() == (act == "save")
+
+
 def test_stages_that_do_not_fit_are_named(lab: Lab) -> None:
     """Stage, shape and type are in the line; nobody hangs."""
     ran = run(lab, "pipescenes", 2, "misfit")

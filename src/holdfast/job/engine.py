@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from holdfast.commit import Tally
 from holdfast.job.donors import Donors
 from holdfast.job.flow import Flow, Load, Losses
+from holdfast.job.joint import Joint, Outcome
 from holdfast.job.member import Member
 from holdfast.job.mesh import Mesh, PeerLostError, Work
 from holdfast.job.points import Points
@@ -59,6 +61,7 @@ class Engine:
         self.meetings: list[float] = []
         """Seconds that each meeting between two steps took, for which nobody had died."""
         self.donors = Donors()
+        self.joint = Joint()
         self.saver: Saver | None = None
         self.content: Callable[[], dict[str, Any]] = dict
         """Returns what a checkpoint or a newcomer needs of this stage, with tensors that nobody writes to."""
@@ -204,10 +207,15 @@ class Engine:
         self.role.sums.clear()
 
     def _regrouped(self, is_wanted: bool, wishes: dict[str, Any]) -> bool:
+        outcome = self.joint.outcome
         report = Reported(
             rank=self.rank,
             generation=self.generation,
-            standing=self.state.standing,
+            standing=msgspec.structs.replace(
+                self.state.standing,
+                acts=self.joint.count,
+                outcome=None if outcome is None else outcome.version,
+            ),
             place=self.place,
             lost="" if is_wanted else self._lost,
             **wishes,
@@ -216,6 +224,7 @@ class Engine:
 
     def follow(self, regroup: Regroup) -> bool:
         """Go on as the controller says, and return whether that worked."""
+        self.joint.adopt(regroup.agreement)
         self.state.adopt(regroup.agreement)
         if regroup.agreement.tally is not None:
             self._tell(regroup.agreement.version - 1, regroup.agreement.tally)
@@ -377,6 +386,18 @@ class Engine:
         """Wait until every member of the generation is here."""
         assert self._mesh is not None
         self._mesh.finish_sum(self._mesh.start_sum(torch.zeros(1)))
+
+    def act(self, work: Callable[[], Outcome]) -> None:
+        """Do something with all the others that is done for all or for none; again, should one die first."""
+        before = self.joint.count
+
+        def act_once() -> None:
+            self.joint.outcome = work()
+            self.meet()
+            self.joint.take()
+
+        while self.joint.count == before:
+            self.attempt(act_once)
 
     def gather(self, number: int) -> list[int]:
         """Return what every member of the generation gave, in their order."""

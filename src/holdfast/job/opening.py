@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +15,7 @@ from holdfast.job.donors import copied
 from holdfast.job.engine import Engine
 from holdfast.job.entering import Entering
 from holdfast.job.flow import Flow
+from holdfast.job.joint import Outcome
 from holdfast.job.member import HubMember
 from holdfast.job.options import PipelineSettings
 from holdfast.job.probe import Loader, Probed
@@ -38,6 +40,7 @@ class Opening:
         self._settings = settings
         self._incoming = b"[]"
         self._announcements: list[tuple[str, str, bytes]] = []
+        self._refused: set[str] = set()
         engine.content = self._content
 
     @property
@@ -63,43 +66,39 @@ class Opening:
 
     def _resume(self, folder: Path) -> tuple[int, float]:
         """Return the step of the checkpoint that all go on from, and when it was made."""
+        taken = 0, 0.0
+
+        def work() -> Outcome:
+            nonlocal taken
+            taken, outcome = self._find(folder)
+            return outcome
+
+        self._engine.act(work)
+        return taken
+
+    def _find(self, folder: Path) -> tuple[tuple[int, float], Outcome]:
+        """Return the newest checkpoint that all can read: its step, when it was made, how to go there."""
         engine, number = self._engine, self._stage.number
         for step in self._agreed_steps(folder):
             where = step_folder(folder, step)
-            content, why = _read(where, number, stages=engine.needs.pp, is_exact=self.is_exact)
-            found = self._gather(content is not None)
-            if all(found):
-                assert content is not None
-                load_state(engine.role, content, step, source=str(checkpoint.stage_file(where, number)))
-                return step, checkpoint.read_description(where).at_s
-            if why:
+            read, why = _read(where, number, stages=engine.needs.pp, is_exact=self.is_exact)
+            if all(engine.gather(read is not None)):
+                assert read is not None
+                source, content = str(checkpoint.stage_file(where, number)), read.content
+                take = partial(load_state, engine.role, content, step, source=source)
+                return (step, read.at_s), Outcome(step, take)
+            if why and why not in self._refused:
+                self._refused.add(why)
                 sys.stderr.write(f"holdfast: {why}; the checkpoint before it is used\n")
-        return 0, 0.0
+        return (0, 0.0), Outcome(0, lambda: None)
 
     def _agreed_steps(self, folder: Path) -> list[int]:
         """Return the steps of all whole checkpoints as one worker sees them: others may see them later."""
         engine = self._engine
-        found: list[int] = []
-
-        def ask() -> None:
-            store = engine.store("checkpoints")
-            if engine.place == engine.members[0]:
-                store.set("0", msgspec.json.encode(whole_steps(folder)))
-            found[:] = msgspec.json.decode(store.get("0"), type=list[int])
-
-        while not engine.attempt(ask):
-            pass
-        return found
-
-    def _gather(self, is_there: bool) -> list[int]:
-        found: list[int] = []
-
-        def work() -> None:
-            found[:] = self._engine.gather(is_there)
-
-        while not self._engine.attempt(work):
-            pass
-        return found
+        store = engine.store("checkpoints")
+        if engine.place == engine.members[0]:
+            store.set("0", msgspec.json.encode(whole_steps(folder)))
+        return msgspec.json.decode(store.get("0"), type=list[int])
 
     def enter(self, member: HubMember, token: str) -> int:
         """Come to a job that is under way, and return the step that it is at."""
@@ -207,7 +206,12 @@ def say_lost(before: Progress, step: int, at_s: float) -> str:
     return f"{words} {'is' if lost == 1 else 'are'} lost"
 
 
-def _read(where: Path, stage: int, *, stages: int, is_exact: bool) -> tuple[dict[str, Any] | None, str]:
+class _Read(NamedTuple):
+    content: dict[str, Any]
+    at_s: float
+
+
+def _read(where: Path, stage: int, *, stages: int, is_exact: bool) -> tuple[_Read | None, str]:
     """Return a stage of a checkpoint, or None and why it is none."""
     try:
         description = checkpoint.read_description(where)
@@ -216,7 +220,7 @@ def _read(where: Path, stage: int, *, stages: int, is_exact: bool) -> tuple[dict
                 f"{where} holds {description.stages} stages with exact={description.exact}, "
                 f"expected {stages} with exact={is_exact}"
             )
-        return checkpoint.read_stage(where, stage), ""
+        return _Read(checkpoint.read_stage(where, stage), description.at_s), ""
     except InputError as error:
         return None, str(error)
 

@@ -27,6 +27,7 @@ from holdfast.job import build, checkpoint, lastwords
 from holdfast.job.attach import RINGS_ENV, observer
 from holdfast.job.cadence import Cadence
 from holdfast.job.engine import Engine
+from holdfast.job.joint import Outcome
 from holdfast.job.member import AllDoneError, HubMember, Member, join
 from holdfast.job.messages import HUB_ENV, NEWCOMER_ENV, TOKEN_ENV
 from holdfast.job.moving import Moving
@@ -182,15 +183,15 @@ class Pipeline:
         load = Loader(data, self._device)
         found: list[float] = []
 
-        def work() -> None:
-            found[:] = self._engine.evaluate(load, microbatches, self._asked)
+        def work() -> Outcome:
+            losses = self._engine.evaluate(load, microbatches, self._asked)
+            return Outcome(self._asked, lambda: found.extend(losses))
 
         # Modules that the script keeps out of training stay so.
         training = [each for each in self.module.modules() if each.training]
         self.module.eval()
         try:
-            while not self._engine.attempt(work):
-                pass
+            self._engine.act(work)
         finally:
             for each in training:
                 each.training = True
@@ -238,8 +239,12 @@ class Pipeline:
             return
         self.settle()
         failures: list[str] = []
-        while not self._engine.attempt(lambda: self._save_once(Path(folder), failures)):
-            failures.clear()
+
+        def work() -> Outcome:
+            failure = self._save_once(Path(folder))
+            return Outcome(self._asked, lambda: failures.extend(failure))
+
+        self._engine.act(work)
         self._engine.points.enter(Phase.OUTSIDE)
         if failures:
             raise OSError(f"{folder} was not saved: {failures[0]}")
@@ -257,11 +262,16 @@ class Pipeline:
                 f"expected {self.pp} with exact={self.is_exact}"
             )
         content = checkpoint.read_stage(Path(folder), self._stage.number)
-        # Nobody takes it over before all have read it: should one die meanwhile, all are still at 0.
-        while not self._engine.attempt(lambda: self._check_step(Path(folder), description.step)):
-            pass
         where = checkpoint.stage_file(Path(folder), self._stage.number)
-        load_state(self._engine.role, content, description.step, source=str(where))
+
+        def take() -> None:
+            load_state(self._engine.role, content, description.step, source=str(where))
+
+        def work() -> Outcome:
+            self._check_step(Path(folder), description.step)
+            return Outcome(description.step, take)
+
+        self._engine.act(work)
         self._asked = description.step
         self._engine.points.enter(Phase.OUTSIDE)
 
@@ -413,7 +423,8 @@ class Pipeline:
     def _describe(self, step: int) -> checkpoint.Description:
         return checkpoint.Description(step=step, stages=self.pp, exact=self.is_exact)
 
-    def _save_once(self, folder: Path, failures: list[str]) -> None:
+    def _save_once(self, folder: Path) -> list[str]:
+        """Return why it was not saved, empty if it was."""
         engine = self._engine
         engine.points.enter(Phase.SAVE)
         content = {"module": self.module.state_dict(), "state": self._state.save()}
@@ -428,8 +439,8 @@ class Pipeline:
             # All learn of it: a rank that raised alone would look dead, and a peer would try in its place.
             failed = engine.gather(mine is not None)
             if any(failed):
-                failures.append(mine or f"rank {engine.members[failed.index(1)]} could not write its part")
-                return
+                return [mine or f"rank {engine.members[failed.index(1)]} could not write its part"]
+        return []
 
 
 @contextmanager
