@@ -1,4 +1,4 @@
-"""One worker of a pipeline job: steps, and what happens when a peer is lost in the middle of one.
+"""One worker of a pipeline job: who is with it, and what happens when a peer is lost.
 
 ``attempt`` runs a piece of work; when a peer is lost it leaves the generation, agrees with the other
 survivors on where to go on, and returns False. No checkpoint is read and no process restarts. Every piece of
@@ -14,35 +14,29 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
 
 from holdfast.commit import Tally
 from holdfast.job.donors import Donors
-from holdfast.job.flow import Flow, Load, Losses
+from holdfast.job.flow import Flow
 from holdfast.job.joint import Joint, Outcome
 from holdfast.job.member import Member
-from holdfast.job.mesh import Mesh, PeerLostError, Work
+from holdfast.job.mesh import Mesh, PeerLostError
 from holdfast.job.points import Points
-from holdfast.job.randomness import own_randomness
 from holdfast.job.role import Role
-from holdfast.job.routes import Instruction, forward_only, instructions
+from holdfast.job.routes import Instruction, instructions
 from holdfast.job.saver import Saver
 from holdfast.job.state import State
 from holdfast.job.status import Phase
 from holdfast.membership import Needs, Regroup, Reported
 from holdfast.plan.ops import Schedule, parse_schedule
 
-_FLAGS = 2
-"""Numbers that every stage adds to a tally: sum of squares, overflow."""
-_NEWS = 2
-"""Numbers at the end of a tally: the version of the next checkpoint, whether there is an invitation."""
 _UNTIL_MEETING = 2
 """Steps from the one in whose tally an invitation was passed on to the one before which all meet: by then
 everybody has seen that tally, also who looks at it late."""
 
 
 class Engine:
-    """Trains one stage together with the workers of the others."""
+    """Keeps one worker together with the others, generation after generation."""
 
     def __init__(self, rank: int, needs: Needs, member: Member, points: Points, device: torch.device) -> None:
         self.rank = rank
@@ -70,6 +64,8 @@ class Engine:
         self.on_regroup: Callable[[Regroup], None] = lambda regroup: None
         self.on_move: Callable[[Regroup], None] = lambda regroup: None
         """Called to have this worker hold what a generation wants it to; may raise ``PeerLostError``."""
+        self.on_leave: Callable[[], None] = lambda: None
+        """Called when nothing that is under way will be answered any more."""
         self.on_final: Callable[[int], None] = lambda version: None
         """Called with every version that is final, between two steps."""
         self.on_void: Callable[[], None] = lambda: None
@@ -83,11 +79,9 @@ class Engine:
         self._void_generation = -1
         self._lost = ""
         self._mesh: Mesh | None = None
-        self._order: list[Instruction] = []
-        self._retry: list[int] | None = None
-        self._ahead: tuple[Work | None, Tensor] | None = None
+        self.order: list[Instruction] = []
+        """What this worker does in a step."""
         self._role: Role | None = None
-        self.load: Load | None = None
 
     @property
     def survives(self) -> bool:
@@ -103,6 +97,12 @@ class Engine:
     def is_leader(self) -> bool:
         """Whether this worker has the first of all places that are held."""
         return self.place == self.members[0]
+
+    @property
+    def mesh(self) -> Mesh:
+        """The connections of the generation."""
+        assert self._mesh is not None
+        return self._mesh
 
     @property
     def role(self) -> Role:
@@ -165,11 +165,6 @@ class Engine:
         self.role.flow = flow
         flow.mesh = self._mesh
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the verdict on the last step is still to come."""
-        return self._ahead is not None
-
     def leave(self) -> None:
         """Say goodbye and drop the connections."""
         self._member.leave()
@@ -195,8 +190,7 @@ class Engine:
         self.points.reach("regroup")
         if self.role.flow is not None:
             self.role.flow.drop()
-        self._ahead = None
-        self._retry = None
+        self.on_leave()
         if self.saver is not None:
             self.saver.forget()
         if self._mesh is not None:
@@ -227,7 +221,7 @@ class Engine:
         self.joint.adopt(regroup.agreement)
         self.state.adopt(regroup.agreement)
         if regroup.agreement.tally is not None:
-            self._tell(regroup.agreement.version - 1, regroup.agreement.tally)
+            self.tell(regroup.agreement.version - 1, regroup.agreement.tally)
         self.generation = self.points.generation = regroup.generation
         self.members = regroup.members
         self._meeting_step = None
@@ -242,8 +236,8 @@ class Engine:
         self.place = regroup.place_of(self.rank)
         self.points.hold(self.place)
         self.schedule = parse_schedule(regroup.schedule)
-        self._order = instructions(self.schedule, self.place)
-        self.points.order_length = len(self._order)
+        self.order = instructions(self.schedule, self.place)
+        self.points.order_length = len(self.order)
         self.on_regroup(regroup)
         self._connect()
 
@@ -278,114 +272,30 @@ class Engine:
         """Say whether all members meet before this step; all of them say the same."""
         return self._meeting_step is not None and step >= self._meeting_step
 
-    def _note_invitation(self, step: int, numbers: list[float]) -> None:
-        if numbers[-1] and self._meeting_step is None:
+    @property
+    def is_invited(self) -> bool:
+        """Whether this worker has heard that the members of this generation are to meet."""
+        return self._invited_generation == self.generation
+
+    def note_invitation(self, step: int) -> None:
+        """Note that the tally of a step told everybody of a meeting."""
+        if self._meeting_step is None:
             self._meeting_step = step + _UNTIL_MEETING
 
     def store(self, name: str) -> Any:
         """Return a store that all members of the generation see."""
         return self._member.store(self.generation, name)
 
-    # --- steps --------------------------------------------------------------------------------
+    def tell(self, step: int, tally: Tally) -> None:
+        """Hand on what came of a step, once every stage has spoken."""
+        if tally.is_complete(self.needs.pp):
+            self.on_tally(step, tally)
 
-    def advance(self) -> None:
-        """Compute a step and commit it; or find that the one before has to be corrected first."""
-        state, step, sums, flow = self.state, self.state.position, self.role.sums, self.role.flow
-        assert flow is not None
-        assert self.load is not None
-        self.points.step = step
-        sums.exponents = self._retry or state.exponents
-        with own_randomness(self.device):
-            losses = flow.train(self._order, self.load, sums)
-        if self.settle():
-            # Nothing of what this worker holds can be taken back now.
-            self.on_final(state.version)
-            if self.saver is not None:
-                self.saver.note_step(state.version, is_leader=self.is_leader)
-            self.donors.begin(state, self.content)
-            self._save(state)
-            self._commit(step, losses)
-        else:
-            sums.clear()  # Computed with parameters that have been corrected since.
-
-    def _save(self, state: State) -> None:
-        if self.saver is not None and self.saver.is_due(state.version):
-            assert self._mesh is not None
-            is_writer = self.place == min(self._mesh.peers)
-            self.saver.begin(state.version, self.stage, self.content if is_writer else None)
-
-    def settle(self) -> bool:
-        """Wait for the verdict on the last step, if it is open; return whether what followed stands."""
-        if self._ahead is None:
-            return True
-        assert self._mesh is not None
-        work, numbers = self._ahead
-        self.points.after_ops(Phase.SETTLE)
-        self._mesh.finish_sum(work)
-        self._ahead = None
-        step, tally = self.state.position - 1, self._unpack(numbers, self.state.position - 1)
-        self.state.note(step, tally)
-        verdict = self.state.judge(tally)
-        self._retry = self.state.retry_exponents() if verdict.is_void else None
-        stood = self.state.confirm(verdict)
-        if not verdict.is_void:
-            self._tell(step, tally)
-        return stood
-
-    def _commit(self, step: int, losses: Losses) -> None:
-        state, mesh = self.state, self._mesh
-        assert mesh is not None
-        self.points.after_ops(Phase.REDUCE)
-        self.points.reach("reduction")
-        shared = self._share_losses(losses)
-        reduced = self.role.sums.reduce(mesh)
-        self._retry = None
-        own = Tally(
-            squares={self.stage: reduced.square()},
-            overflows={self.stage: reduced.overflowed},
-            losses=shared,
-        )
-        state.prepare(reduced, own)
-        self.points.reach("barrier")
-        numbers = self._pack(own)
-        work = mesh.start_sum(numbers)
-        self.points.reach("step")
-        if self.is_staggered and state.may_go_ahead:
-            state.go_ahead(state.judge(own))
-            self._ahead = (work, numbers)
-        else:
-            self._conclude(step, work, numbers)
-
-    def _conclude(self, step: int, work: Work | None, numbers: Tensor) -> None:
-        """Wait for the verdict of all, and do what it says."""
-        assert self._mesh is not None
-        self.points.after_ops(Phase.SETTLE)
-        self._mesh.finish_sum(work)
-        tally = self._unpack(numbers, step)
-        self.state.note(step, tally)
-        verdict = self.state.judge(tally)
-        self._retry = self.state.retry_exponents() if verdict.is_void else None
-        self.state.apply(verdict)
-        if not verdict.is_void:
-            self._tell(step, tally)
-
-    def evaluate(self, load: Load, microbatches: int, step: int) -> list[float]:
-        """Return the losses of a pass without updates, pipeline by pipeline."""
-        assert self._mesh is not None
-        assert self.role.flow is not None
-        schedule = forward_only(self.members, dp=self.needs.dp, pp=self.needs.pp, microbatches=microbatches)
-        self.points.step = step
-        with own_randomness(self.device), self.points.keeping(Phase.EVALUATE):
-            losses = self.role.flow.evaluate(instructions(schedule, self.place), load)
-            numbers = self._loss_vector(losses, microbatches)
-            self._mesh.finish_sum(self._mesh.start_sum(numbers))
-        found: list[float] = numbers.tolist()
-        return found
+    # --- what all do together ---------------------------------------------------------------------
 
     def meet(self) -> None:
         """Wait until every member of the generation is here."""
-        assert self._mesh is not None
-        self._mesh.finish_sum(self._mesh.start_sum(torch.zeros(1)))
+        self.mesh.finish_sum(self.mesh.start_sum(torch.zeros(1)))
 
     def act(self, work: Callable[[], Outcome]) -> None:
         """Do something with all the others that is done for all or for none; again, should one die first."""
@@ -401,60 +311,8 @@ class Engine:
 
     def gather(self, number: int) -> list[int]:
         """Return what every member of the generation gave, in their order."""
-        assert self._mesh is not None
         numbers = torch.zeros(len(self.members), dtype=torch.int64)
         numbers[self.members.index(self.place)] = number
-        self._mesh.finish_sum(self._mesh.start_sum(numbers))
+        self.mesh.finish_sum(self.mesh.start_sum(numbers))
         found: list[int] = numbers.tolist()
         return found
-
-    # --- tallies ------------------------------------------------------------------------------
-
-    def _tell(self, step: int, tally: Tally) -> None:
-        if tally.is_complete(self.needs.pp):
-            self.on_tally(step, tally)
-
-    def _share_losses(self, losses: Losses) -> list[float]:
-        """Let every worker of the last stage know all losses: any of them may have to tell them later."""
-        if self.stage != self.needs.pp - 1:
-            return []
-        assert self._mesh is not None
-        numbers = self._loss_vector(losses, self.needs.microbatches)
-        self._mesh.sum_stage(numbers)
-        found: list[float] = numbers.tolist()
-        return found
-
-    def _loss_vector(self, losses: Losses, microbatches: int) -> Tensor:
-        """Return a place for every loss; those of others are zero, and adding zero changes nothing."""
-        numbers = torch.zeros(self.needs.dp * microbatches, dtype=torch.float64)
-        for (pipeline, microbatch), loss in losses.items():
-            numbers[pipeline * microbatches + microbatch] = loss
-        return numbers
-
-    def _pack(self, tally: Tally) -> Tensor:
-        """Return what this worker adds to the tally of all: one worker speaks for each stage."""
-        pp, losses = self.needs.pp, self.needs.dp * self.needs.microbatches
-        numbers = torch.zeros(_FLAGS * pp + losses + pp + _NEWS, dtype=torch.float64)
-        assert self._mesh is not None
-        numbers[-1] = self._invited_generation == self.generation
-        if self.is_leader and self.saver is not None:
-            numbers[-2] = self.saver.due(self.state.version)
-        if self.place == min(self._mesh.peers):
-            numbers[self.stage] = tally.squares[self.stage]
-            numbers[pp + self.stage] = tally.overflows[self.stage]
-            numbers[self.stage - pp - _NEWS] = self.saver.written if self.saver is not None else 0
-            if tally.losses:
-                numbers[_FLAGS * pp : -pp - _NEWS] = torch.tensor(tally.losses, dtype=torch.float64)
-        return numbers
-
-    def _unpack(self, numbers: Tensor, step: int) -> Tally:
-        pp, values = self.needs.pp, numbers.tolist()
-        self._note_invitation(step, values)
-        if self.saver is not None:
-            written = [int(each) for each in values[-pp - _NEWS : -_NEWS]]
-            self.saver.hear(int(values[-2]), written, is_leader=self.is_leader)
-        return Tally(
-            squares=dict(enumerate(values[:pp])),
-            overflows={stage: flag != 0 for stage, flag in enumerate(values[pp : 2 * pp])},
-            losses=values[_FLAGS * pp : -pp - _NEWS],
-        )

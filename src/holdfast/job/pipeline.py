@@ -23,25 +23,26 @@ from torch import nn
 
 from holdfast.commit import Tally
 from holdfast.errors import InputError
-from holdfast.job import build, checkpoint, lastwords
-from holdfast.job.attach import RINGS_ENV, observer
+from holdfast.job import build, lastwords
+from holdfast.job.archive import Archive
 from holdfast.job.cadence import Cadence
 from holdfast.job.engine import Engine
 from holdfast.job.joint import Outcome
 from holdfast.job.member import AllDoneError, HubMember, Member, join
 from holdfast.job.messages import HUB_ENV, NEWCOMER_ENV, TOKEN_ENV
 from holdfast.job.moving import Moving
-from holdfast.job.opening import Opening, load_state
+from holdfast.job.opening import Opening
 from holdfast.job.options import Data, Loss, PipelineSettings
 from holdfast.job.place import find_place
-from holdfast.job.points import Listener, Points
 from holdfast.job.probe import Loader
+from holdfast.job.publishing import make_points, publish
 from holdfast.job.role import Recipe, Role
 from holdfast.job.saver import Saver
 from holdfast.job.stage import Loss as LossFunction
 from holdfast.job.stage import Stage
 from holdfast.job.state import State
-from holdfast.job.status import Phase, StatusWriter, page_path, publish_schedule
+from holdfast.job.status import Phase
+from holdfast.job.steps import Steps
 from holdfast.membership import Joined, Needs, Regroup
 from holdfast.plan.problem import Problem, make_speeds, parse_worker
 
@@ -98,8 +99,11 @@ class Pipeline:
         )
         self._load = Loader(data, self._device)
         self._engine = self._start(needs, role, member)
+        self._steps = Steps(self._engine, self._load)
         self._opening = Opening(self._load, self._engine, self.settings)
         self._opening.is_exact = exact
+        self._archive = Archive(self._engine, is_exact=exact)
+        self._engine.on_regroup = self._follow
         self._moving = self._make_moving(member)
         self._open(newcomer)
 
@@ -157,7 +161,7 @@ class Pipeline:
         self._loss_handles[self._asked] = loss
         self._asked += 1
         while self._state.position < self._asked:
-            self._engine.attempt(self._engine.advance)
+            self._engine.attempt(self._steps.advance)
         self._engine.points.enter(Phase.OUTSIDE)
         return loss
 
@@ -165,7 +169,7 @@ class Pipeline:
         """Wait until every step that was asked for is computed and final."""
         while not self._is_settled():
             if self._state.position < self._asked:
-                self._engine.attempt(self._engine.advance)
+                self._engine.attempt(self._steps.advance)
             else:
                 self._engine.attempt(self._settle_once)
         self._engine.points.enter(Phase.OUTSIDE)
@@ -184,7 +188,7 @@ class Pipeline:
         found: list[float] = []
 
         def work() -> Outcome:
-            losses = self._engine.evaluate(load, microbatches, self._asked)
+            losses = self._steps.evaluate(load, microbatches, self._asked)
             return Outcome(self._asked, lambda: found.extend(losses))
 
         # Modules that the script keeps out of training stay so.
@@ -238,16 +242,10 @@ class Pipeline:
         if self._is_new:
             return
         self.settle()
-        failures: list[str] = []
-
-        def work() -> Outcome:
-            failure = self._save_once(Path(folder))
-            return Outcome(self._asked, lambda: failures.extend(failure))
-
-        self._engine.act(work)
+        failure = self._archive.save(Path(folder), self._asked)
         self._engine.points.enter(Phase.OUTSIDE)
-        if failures:
-            raise OSError(f"{folder} was not saved: {failures[0]}")
+        if failure is not None:
+            raise OSError(f"{folder} was not saved: {failure}")
 
     def load(self, folder: str | Path) -> None:
         """Go on from a checkpoint; before the first step, on every rank."""
@@ -255,24 +253,7 @@ class Pipeline:
             return
         if self._asked:
             raise InputError(f"load was called after {self._asked} steps, expected before the first")
-        description = checkpoint.read_description(Path(folder))
-        if (description.stages, description.exact) != (self.pp, self.is_exact):
-            raise InputError(
-                f"{folder} holds {description.stages} stages with exact={description.exact}, "
-                f"expected {self.pp} with exact={self.is_exact}"
-            )
-        content = checkpoint.read_stage(Path(folder), self._stage.number)
-        where = checkpoint.stage_file(Path(folder), self._stage.number)
-
-        def take() -> None:
-            load_state(self._engine.role, content, description.step, source=str(where))
-
-        def work() -> Outcome:
-            self._check_step(Path(folder), description.step)
-            return Outcome(description.step, take)
-
-        self._engine.act(work)
-        self._asked = description.step
+        self._asked = self._archive.load(Path(folder))
         self._engine.points.enter(Phase.OUTSIDE)
 
     def close(self) -> None:
@@ -327,10 +308,11 @@ class Pipeline:
         return member
 
     def _start(self, needs: Needs, role: Role, member: Member) -> Engine:
-        engine = Engine(self.rank, needs, member, self._points(), self._device)
-        engine.role, engine.load = role, self._load
+        points = make_points(self.settings.listeners, rank=self.rank, pp=self.pp, dp=self.dp)
+        engine = Engine(self.rank, needs, member, points, self._device)
+        engine.role = role
         engine.is_staggered = self.settings.is_staggered
-        engine.on_tally, engine.on_regroup = self._hear, self._publish
+        engine.on_tally = self._hear
         engine.donors.token = os.environ.get(TOKEN_ENV, "")
         return engine
 
@@ -344,14 +326,6 @@ class Pipeline:
     def _take_role(self, role: Role) -> None:
         self._engine.donors.close()  # Whoever was fed from the stage before has to find another donor.
         self._engine.role = role
-
-    def _points(self) -> Points:
-        listeners: Sequence[Listener] = self.settings.listeners
-        rings = os.environ.get(RINGS_ENV)
-        if rings is None:
-            return Points(listeners, None)
-        page = StatusWriter(page_path(Path(rings), self.rank), rank=self.rank, pp=self.pp, dp=self.dp)
-        return Points(listeners, page)
 
     def _open(self, newcomer: HubMember | None) -> None:
         engine = self._engine
@@ -368,7 +342,7 @@ class Pipeline:
             mttf_h = self.settings.mttf_h
             every = None if mttf_h is not None else self.settings.checkpoint_every
             cadence = Cadence(every, mttf_s=None if mttf_h is None else 3600 * mttf_h)
-            engine.saver = Saver(folder, cadence, self._describe)
+            engine.saver = Saver(folder, cadence, self._archive.describe)
         lastwords.say_survives()
         self._say_what_a_death_means()
         atexit.register(_close_at_exit, weakref.ref(self))
@@ -394,53 +368,16 @@ class Pipeline:
         if handle is not None:
             handle.set(tally.loss)
 
-    def _publish(self, regroup: Regroup) -> None:
-        """Tell the guard what is to be done, and those who are still opening what they need to know."""
+    def _follow(self, regroup: Regroup) -> None:
+        """Tell those who are still opening what they need to know, and the guard what is to be done."""
         self._opening.announce()
-        if rings := os.environ.get(RINGS_ENV):
-            publish_schedule(Path(rings), regroup.generation, regroup.schedule)
-        if (watching := observer()) is not None:
-            first = self._engine.place // self.pp * self.pp
-            ranks = dict(zip(regroup.members, regroup.holders or regroup.members, strict=True))
-            watching.follow_plan(
-                regroup.generation,
-                step=regroup.agreement.version,
-                operations=self._engine.points.order_length,
-                pipeline=[ranks.get(place, -1 - place) for place in range(first, first + self.pp)],
-            )
+        publish(self._engine, regroup)
 
     def _is_settled(self) -> bool:
-        return self._state.version >= self._asked and not self._engine.is_open
+        return self._state.version >= self._asked and not self._steps.is_open
 
     def _settle_once(self) -> None:
-        self._engine.settle()
-
-    def _check_step(self, folder: Path, step: int) -> None:
-        found = self._engine.gather(step)
-        if set(found) != {step}:
-            raise InputError(f"{folder} is of step {step} here, but the ranks found steps {found}")
-
-    def _describe(self, step: int) -> checkpoint.Description:
-        return checkpoint.Description(step=step, stages=self.pp, exact=self.is_exact)
-
-    def _save_once(self, folder: Path) -> list[str]:
-        """Return why it was not saved, empty if it was."""
-        engine = self._engine
-        engine.points.enter(Phase.SAVE)
-        content = {"module": self.module.state_dict(), "state": self._state.save()}
-        description = self._describe(self._asked)
-        number = self._stage.number
-        peers = [place for place in engine.members if place % self.pp == number]
-        for writer, write in (
-            (peers[0], lambda: checkpoint.write_stage(folder, number, content)),
-            (engine.members[0], lambda: checkpoint.finish(folder, description)),
-        ):
-            mine = checkpoint.failure_of(write) if engine.place == writer else None
-            # All learn of it: a rank that raised alone would look dead, and a peer would try in its place.
-            failed = engine.gather(mine is not None)
-            if any(failed):
-                return [mine or f"rank {engine.members[failed.index(1)]} could not write its part"]
-        return []
+        self._steps.settle()
 
 
 @contextmanager

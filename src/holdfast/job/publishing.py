@@ -1,0 +1,36 @@
+"""What a worker of a pipeline lets its guard and its watch see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.job.attach import RINGS_ENV, observer
+from holdfast.job.engine import Engine
+from holdfast.job.points import Listener, Points
+from holdfast.job.status import StatusWriter, page_path, publish_schedule
+from holdfast.membership import Regroup
+
+
+def make_points(listeners: Sequence[Listener], *, rank: int, pp: int, dp: int) -> Points:
+    """Return the points of a worker's way, with a page for the guard where there is one."""
+    rings = os.environ.get(RINGS_ENV)
+    page = StatusWriter(page_path(Path(rings), rank), rank=rank, pp=pp, dp=dp) if rings is not None else None
+    return Points(listeners, page)
+
+
+def publish(engine: Engine, regroup: Regroup) -> None:
+    """Tell the guard and the watch what is to be done in a generation."""
+    if rings := os.environ.get(RINGS_ENV):
+        publish_schedule(Path(rings), regroup.generation, regroup.schedule)
+    if (watching := observer()) is not None:
+        pp = engine.needs.pp
+        first = engine.place // pp * pp
+        ranks = dict(zip(regroup.members, regroup.holders or regroup.members, strict=True))
+        watching.follow_plan(
+            regroup.generation,
+            step=regroup.agreement.version,
+            operations=engine.points.order_length,
+            pipeline=[ranks.get(place, -1 - place) for place in range(first, first + pp)],
+        )
