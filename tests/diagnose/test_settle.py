@@ -76,9 +76,14 @@ def test_who_is_kept_from_running_is_late_in_everything() -> None:
     assert second == other
 
 
-def rate(source: int, target: int, mb_s: float) -> LinkRate:
+def rate(source: int, target: int, mb_s: float, *, mb: float = 40.0) -> LinkRate:
     return LinkRate(
-        source=source, target=target, moved_bytes=10**8, busy_s=5.0, elapsed_s=10.0, rate_bytes_s=1e6 * mb_s
+        source=source,
+        target=target,
+        moved_bytes=int(1e6 * mb),
+        busy_s=mb / mb_s,
+        elapsed_s=10.0,
+        rate_bytes_s=1e6 * mb_s,
     )
 
 
@@ -111,5 +116,13 @@ def test_a_link_far_below_all_others_is_the_one() -> None:
     assert stands_out([link(3, 2)], around(41.09, 135.98, 144.59, 15.4))
     assert stands_out([link(3, 2)], around(37.23, 125.68, 150.81, 11.84))
     assert stands_out([], around(10.9, 19.7, 8.6, 6.8))
+    # Both ways of one pair; the others are hardly busy, and their rates are noisy (seed 21).
+    noisy = [
+        rate(0, 1, 42.95),
+        rate(0, 3, 49.06, mb=60),
+        rate(1, 0, 106.28, mb=100),
+        rate(2, 1, 145.74, mb=60),
+    ]
+    assert stands_out([link(3, 2)], [*noisy, rate(2, 3, 19.73), rate(3, 2, 13.35, mb=100)])
     nic = SlowLink(kind="nic", ranks=[2], slowdown=4.0, lost_share=0.3, evidence="slow")
     assert stands_out([nic], [rate(0, 3, 10.0), rate(1, 0, 9.0), rate(2, 1, 2.0), rate(3, 2, 2.5)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -14,9 +13,8 @@ from holdfast.diagnose.reduce import Known, WorkerPattern
 from holdfast.diagnose.verdict import Verdict, judge_profiles
 from holdfast.telemetry import Channel
 
-_FAR = 2.0
-"""A link is the slow one if it is so many times further below the slowest of the others than these lie apart
-from each other."""
+_FAR = 3.0
+"""So many times as long as any other a link is busy that alone holds up the job."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,27 +51,23 @@ def make_case(
 
 
 def stands_out(slow: Sequence[SlowLink], links: Sequence[LinkRate]) -> bool:
-    """Say whether slow links are slower than all others by far; else all of them are uneven."""
+    """Say whether slow links are busy for longer than all others by far; else all of them are uneven.
+
+    Seconds, not rates: those of links that are hardly busy are noisy, and do not matter.
+    """
     named = {frozenset(pair) for each in slow for pair in combinations(each.ranks, 2)}
     alone = {each.ranks[0] for each in slow if len(each.ranks) == 1}
     held = {each.link[0] for each in slow if each.link is not None}
-    rates: dict[bool, list[float]] = {True: [], False: []}
+    busy: dict[bool, list[float]] = {True: [], False: []}
     for link in links:
         if link.rate_bytes_s:
             ends = frozenset((link.source, link.target))
             is_named = ends in named or bool(ends & alone)
             if is_named or link.target not in held:  # Who sends to a rank that is held up waits for it.
-                rates[is_named].append(link.rate_bytes_s)
-    if not rates[True] or not rates[False]:
+                busy[is_named].append(link.busy_s)
+    if not busy[True] or not busy[False]:
         return True
-    return min(rates[False]) / min(rates[True]) >= _FAR * _spread(rates[False])
-
-
-def _spread(rates: Sequence[float]) -> float:
-    """Return how far rates lie apart, without the tenths at both ends."""
-    ordered = sorted(rates)
-    last = len(ordered) - 1
-    return ordered[math.ceil(0.9 * last)] / ordered[math.floor(0.1 * last)]
+    return max(busy[True]) >= _FAR * max(busy[False])
 
 
 def with_hosts(case: Case, hosts: Mapping[int, str]) -> Case:
