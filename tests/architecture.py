@@ -18,14 +18,15 @@ from typing import NamedTuple
 
 # --- the tables -------------------------------------------------------------------------------
 
-_WORDS = frozenset({"values", "telemetry", "findings", "errors", "commit", "membership"})
+_WORDS = frozenset({"values", "faults", "telemetry", "findings", "errors", "commit", "membership"})
 _DECIDERS = _WORDS | {"detect", "diagnose", "plan", "mitigate", "control", "reliability"}
 _WORLD = _DECIDERS | {"settings", "observe", "job"}
 _ONLOOKER = _WORLD | {"simulate", "lab", "guard"}
 
 MAY_KNOW: dict[str, frozenset[str]] = {
     "__init__": frozenset({"job"}),  # And that only lazily: `import holdfast` costs nothing.
-    "values": frozenset({"findings"}),
+    "values": frozenset({"findings", "faults"}),
+    "faults": frozenset(),
     "telemetry": frozenset(),
     "findings": frozenset(),
     "errors": frozenset(),

@@ -6,80 +6,15 @@ restarts of all workers from 0. Durations are seconds on a local monotonic clock
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import msgspec
 
+from holdfast.faults import Fault
 from holdfast.findings import ChangePoint, Suspect
 
 SCHEMA_VERSION = 1
 """Version of every file in a run directory; raised when a reader of the old one would misread."""
-
-# --- faults -----------------------------------------------------------------------------------
-
-FaultKind = Literal[
-    "slow_device",
-    "cpu_quota",
-    "busy_neighbour",
-    "slow_nic",
-    "slow_link",
-    "kill",
-    "hang",
-    "data_stall",
-    "gc_storm",
-    "copy_storm",
-    "slow_storage",
-]
-FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
-
-FACTOR_KINDS: frozenset[FaultKind] = frozenset(
-    {"slow_device", "cpu_quota", "busy_neighbour", "slow_nic", "slow_link", "slow_storage"}
-)
-"""Kinds whose severity is a factor (2.0 = twice as slow)."""
-
-SECONDS_KINDS: frozenset[FaultKind] = frozenset({"data_stall", "gc_storm", "copy_storm"})
-"""Kinds whose severity is seconds added to each step of the target."""
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing broken on purpose: what, whom, from which step, for how long, how badly."""
-
-    kind: FaultKind
-    target: int | tuple[int, int]
-    """The rank to hurt; for ``slow_link`` the two ranks at its ends."""
-    at_step: int = 0
-    """First step that the target spends under the fault."""
-    for_steps: int | None = None
-    """How many steps it lasts; None means until the end of the run."""
-    severity: float = 2.0
-    """A factor or seconds per step, depending on the kind; ignored by ``kill`` and ``hang``."""
-    via: str = "auto"
-    """The mechanism, where a kind has several (``cgroup``, ``sigstop``, ``namespace``, ``pacing``)."""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.target, tuple) != (self.kind == "slow_link"):
-            expected = "two ranks, such as [0, 1]" if self.kind == "slow_link" else "one rank, such as 1"
-            raise ValueError(f"target of {self.kind} is {self.target}, expected {expected}")
-        if min(self.ranks) < 0 or len(set(self.ranks)) != len(self.ranks):
-            raise ValueError(f"target is {self.target}, expected different ranks from 0 up")
-        if self.at_step < 0:
-            raise ValueError(f"at_step is {self.at_step}, expected 0 or more")
-        if self.for_steps is not None and self.for_steps < 1:
-            raise ValueError(f"for_steps is {self.for_steps}, expected 1 or more")
-        least = 1.0 if self.kind in FACTOR_KINDS else 0.0
-        if not math.isfinite(self.severity) or self.severity < least:
-            raise ValueError(f"severity of {self.kind} is {self.severity}, expected {least:g} or more")
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks that the fault is aimed at."""
-        return self.target if isinstance(self.target, tuple) else (self.target,)
-
-    def is_active(self, step: int) -> bool:
-        """Say whether a worker in the given step is under the fault."""
-        return self.at_step <= step and (self.for_steps is None or step < self.at_step + self.for_steps)
-
 
 # --- deaths -----------------------------------------------------------------------------------
 
@@ -301,6 +236,71 @@ class JobHung(Event, frozen=True, kw_only=True, tag="job_hung"):
     """Folder of Flight Recorder dumps, where there are any."""
 
 
+class Decided(Event, frozen=True, kw_only=True, tag="decided"):
+    """Something is to be done about a slow job, or would be, were it allowed; with its numbers."""
+
+    number: int
+    """Of the decision; what comes of it has the same."""
+    level: str
+    """``S2``: work is shared out anew, ``S3``: workers change places too, ``S4``: somebody is left out,
+    ``undo``: all as it was."""
+    since_step: int
+    """When the trouble began."""
+    speeds: dict[int, float] = {}
+    """What the plan is to reckon with, by rank; who is not named is healthy."""
+    moves: list[tuple[int, int]] = []
+    """From which place to which workers go."""
+    without: list[int] = []
+    """Ranks that are to take no part."""
+    gain: float
+    """By how much steps should get shorter, in healthy steps."""
+    healthy_s: float
+    """What a healthy step takes."""
+    saved_s: float
+    """What it would have saved since the trouble began."""
+    lost_s: float
+    """What the trouble has cost so far."""
+    price_s: float
+    """What it is expected to cost: seconds in which nobody trains."""
+    outlook_s: float
+    """How much longer the trouble is expected to last."""
+    is_dry: bool = False
+    """It is not done, because it is not allowed."""
+    is_rollback: bool = False
+    """It takes back what did not help."""
+
+
+class Applied(Event, frozen=True, kw_only=True, tag="applied"):
+    """A decision is in force."""
+
+    number: int
+    level: str
+    version: int
+    """The step from which on it is."""
+    pause_s: float
+    """For how long nobody trained because of it."""
+
+
+class Dropped(Event, frozen=True, kw_only=True, tag="dropped"):
+    """A decision was not carried out; nothing was changed."""
+
+    number: int
+    level: str
+    reason: str
+
+
+class IncidentClosed(Event, frozen=True, kw_only=True, tag="incident_closed"):
+    """A slow job is well again, and arranged as a healthy one: the bill."""
+
+    type: ClassVar = "end"
+    since_step: int
+    lasted_s: float
+    lost_s: float
+    """Against a healthy job, pauses included."""
+    paid_s: float
+    """Of that, for what was done about it."""
+
+
 class FaultInjected(Event, frozen=True, kw_only=True, tag="fault_injected"):
     """A fault of the lab took hold."""
 
@@ -346,6 +346,10 @@ AnyEvent = (
     | Probed
     | Profiled
     | JobHung
+    | Decided
+    | Applied
+    | Dropped
+    | IncidentClosed
     | FaultInjected
     | FaultRelieved
     | RunEnded

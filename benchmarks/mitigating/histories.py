@@ -1,0 +1,93 @@
+"""Seeded incident histories: what deciding costs, over what it costs somebody who knew the end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import common
+from holdfast.mitigate.decide import Mitigator
+from holdfast.mitigate.prices import Prices
+from holdfast.simulate.hindsight import clairvoyant_s
+from holdfast.simulate.incidents import History, draw_history
+from holdfast.simulate.mitigated import Responder, play
+from holdfast.simulate.responders import AtOnce, FalconCoded, FalconPublished, Never
+
+LOOK_S = 0.02
+"""A decision comes late by at most this, or by half a percent of what has passed."""
+MAKERS: dict[str, Callable[[History], Responder]] = {
+    "holdfast": lambda history: Mitigator(history.model(), Prices(history.prices)),
+    "never act": lambda history: Never(history.model(), history.prices),
+    "act at once": lambda history: AtOnce(history.model(), history.prices),
+    "FALCON, published": lambda history: FalconPublished(history.model(), history.prices),
+    "FALCON, coded": lambda history: FalconCoded(history.model(), history.prices),
+}
+Played = tuple[int, float, dict[str, float]]
+
+
+def single(options: argparse.Namespace) -> common.Part:
+    """One incident each, known at once, prices known: twice the clairvoyant's cost is the limit."""
+    rows = _rows(_play_all(options, troubles=1))
+    worst = rows[0]["worst"]
+    return common.Part(rows, [_looks(), _delay_note(options)], is_good=worst <= 2.0 * (1 + 0.015))
+
+
+def compound(options: argparse.Namespace) -> common.Part:
+    """Two to six incidents each, which may overlap."""
+    rows = _rows(_play_all(options, troubles=0))
+    return common.Part(rows, [_looks()])
+
+
+def _looks() -> str:
+    return f"looked at every {LOOK_S} s, later every half percent of the time since something changed"
+
+
+def _play_all(options: argparse.Namespace, *, troubles: int) -> list[Played]:
+    seeds = range(options.seed, options.seed + options.histories)
+    with common.progress() as bar, ProcessPoolExecutor(os.cpu_count()) as pool:
+        work = pool.map(_play_one, seeds, [troubles] * len(seeds), chunksize=20)
+        return list(bar.track(work, total=len(seeds), description="histories"))
+
+
+def _play_one(seed: int, troubles: int) -> Played:
+    """Let every decider live through one history; the checkers raise if anything is not as it must be."""
+    history = draw_history(seed, troubles=troubles or 2 + seed % 5)
+    costs = {name: play(history, make(history), look_s=LOOK_S).lost_s for name, make in MAKERS.items()}
+    return seed, clairvoyant_s(history), costs
+
+
+def _rows(played: list[Played]) -> list[dict[str, Any]]:
+    rows = []
+    for name in MAKERS:
+        ratios = [(costs[name] / best, seed) for seed, best, costs in played if best > 0]
+        worst, seed = max(ratios)
+        rows.append(
+            {
+                "decides": name,
+                "cost of all": sum(costs[name] for _, _, costs in played) / sum(b for _, b, _ in played),
+                "mean ratio": statistics.mean(ratio for ratio, _ in ratios),
+                "median ratio": statistics.median(ratio for ratio, _ in ratios),
+                "worst": worst,
+                "its seed": seed,
+                "histories": len(ratios),
+            }
+        )
+    return rows
+
+
+def _delay_note(options: argparse.Namespace) -> str:
+    """Say what it costs that incidents are known later, apart from what is decided."""
+    shares = []
+    for seed in range(options.seed, options.seed + min(200, options.histories)):
+        history = draw_history(seed, troubles=1)
+        outcome = play(history, MAKERS["holdfast"](history), delay_s=10.56, look_s=LOOK_S)
+        if outcome.lost_s > 0:
+            shares.append(outcome.unnoticed_s / outcome.lost_s)
+    return (
+        "known only 10.56 s after onset and relief (what GREYHOUND took): of all that is lost, "
+        f"{100 * statistics.mean(shares):.0f} % is lost before anybody knows (mean of {len(shares)})"
+    )

@@ -1,0 +1,299 @@
+"""When to act: a fold over what is seen of a job. No clock, no I/O; the same looks give the same decisions.
+
+The rule is that of who rents skis. An action is taken when what it would have saved since the onset has
+reached its price: until then we have lost no more than twice what somebody who knew the end would have. How
+long such incidents lasted before moves the moment within that bound, never beyond it. What was done is
+checked: an action that does not bring a good part of what it promised is undone, and has to promise more the
+next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from holdfast.mitigate.condition import Arrangement, Condition
+from holdfast.mitigate.lasting import Lasting
+from holdfast.mitigate.ledger import LEVELS, Incident, Level
+from holdfast.mitigate.model import Model
+from holdfast.mitigate.options import Option, Ways
+from holdfast.mitigate.prices import Deed, Prices
+
+Culprits = frozenset[tuple[int, ...]]
+_BOUND = 2.0
+"""Times the cost of somebody who knew how long it would last."""
+_VERIFY_STEPS = 10
+_ENOUGH = 0.25
+"""Of the gain that was promised; less is no help."""
+_DOUBT = 4.0
+"""So much more than its price has to be saved before something is tried again that did not help."""
+_FLAPPING = 50.0
+"""Deeds of a level that are fewer prices apart than this are too many: each one more doubles the price."""
+
+
+_KEPT_DEEDS = 100
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """Some steps of a job, and what is known to be wrong with it."""
+
+    step: int
+    """The last one."""
+    steps: float
+    """How many; one that was under way counts in part."""
+    seconds: float
+    """What they took, by the clock."""
+    healthy_s: float
+    """What one takes in a healthy job."""
+    condition: Condition
+    since_s: float = 0.0
+    """How long ago it began, where that is news."""
+    lost_s: float = 0.0
+    """What it has cost until now, where that is news."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, with the numbers that say why."""
+
+    level: Level
+    deed: Deed
+    arrangement: Arrangement
+    before: Arrangement
+    gain: float
+    """By how much steps should get shorter, in healthy steps."""
+    saved_s: float
+    """What it would have saved since the onset."""
+    lost_s: float
+    """What the incident has cost so far."""
+    price_s: float
+    outlook_s: float
+    """How much longer the incident is expected to last."""
+    is_dry: bool = False
+    """It would be done, were it allowed."""
+    is_rollback: bool = False
+    """It takes back what did not help."""
+
+
+class _Trial(msgspec.Struct, kw_only=True):
+    """Something that was done and has to show what it is worth."""
+
+    decision: Decision
+    culprits: Culprits
+    before: float
+    """Step time over the healthy one, before it."""
+    steps: float = -1.0
+    """Since it was done; below 0: a look that began before."""
+    seconds: float = 0.0
+
+
+class Mitigator:
+    """Decides for one job; give it every look, and tell it what came of every decision."""
+
+    def __init__(self, model: Model, prices: Prices, *, allowed: Collection[Level] = LEVELS) -> None:
+        self.allowed = frozenset(allowed)
+        """May be changed at any time."""
+        self.arrangement = Arrangement()
+        self.incident: Incident | None = None
+        self.closed: Incident | None = None
+        """The last one that is over."""
+        self.lasting = Lasting()
+        self.prices = prices
+        self.model = model
+        self._ways = Ways(model)
+        self._condition = Condition()
+        self._about: Culprits = frozenset()
+        """Who was to blame last."""
+        self._pending: Decision | None = None
+        self._trial: _Trial | None = None
+        self._pace = _Pace()
+        self._missed_s = 0.0
+        """Healthy step time that had passed under the condition before anybody knew of it."""
+        self._now_s = 0.0
+        self._deeds: list[tuple[float, Level, Culprits]] = []
+        """What was done of late: when, and about whom."""
+        self._failed: dict[Level, int] = dict.fromkeys(LEVELS, 0)
+
+    def see(self, look: Look) -> Decision | None:
+        """Take in some steps, and return what is to be done now, if anything."""
+        self._now_s += look.seconds
+        self._notice(look)
+        incident = self.incident
+        if incident is None:
+            return None
+        is_trouble = not look.condition.is_healthy
+        incident.pass_time(look.seconds, look.steps, look.healthy_s, is_trouble=is_trouble)
+        self._pace.add(look)
+        ways = self._ways.of(look.condition, self.arrangement)
+        self._weigh(incident, look, ways)
+        if self._pending is not None:
+            return None
+        if self._is_over(look.condition, ways):
+            self._close(incident)
+            return None
+        self._pending = self._judge_trial(look, incident) or self._choose(incident, ways)
+        if self._pending is not None and self._pending.is_dry:
+            dry, self._pending = self._pending, None
+            return dry
+        return self._pending
+
+    def done(self, pause_s: float) -> None:
+        """Take note that the last decision was carried out, and for how long nobody trained because of it."""
+        decision, self._pending = self._pending, None
+        assert decision is not None
+        self._now_s += pause_s
+        self.prices.note(decision.deed, pause_s)
+        if self.incident is not None:
+            self.incident.pay(decision.level, pause_s)
+        self._deeds.append((self._now_s, decision.level, self._about))
+        is_checked = decision.level != "undo"
+        self._trial = (
+            _Trial(decision=decision, culprits=self._condition.culprits, before=self._pace.slowdown)
+            if is_checked
+            else None
+        )
+        self.arrangement = decision.arrangement
+        self._pace = _Pace()
+
+    def refused(self) -> None:
+        """Take note that the last decision came too late, and that nothing was changed."""
+        self._pending = None
+
+    @property
+    def is_on_trial(self) -> bool:
+        """Whether what was done last has still to show what it is worth."""
+        return self._trial is not None
+
+    # --- what is going on ---------------------------------------------------------------------
+
+    def _notice(self, look: Look) -> None:
+        if look.condition == self._condition:
+            return
+        is_new = look.condition.culprits != self._condition.culprits
+        self._about = look.condition.culprits or self._about
+        self._missed_s = max(0.0, look.since_s - look.lost_s)
+        self._condition = look.condition
+        if self.incident is None:
+            self.incident = Incident(look.condition, step=look.step, lost_s=look.lost_s, age_s=look.since_s)
+            self._failed = dict.fromkeys(LEVELS, 0)
+        elif is_new:
+            self.incident.regime_s = look.since_s
+            self._trial = None  # What is measured from now on has other reasons too.
+        self._pace = _Pace()
+
+    def _weigh(self, incident: Incident, look: Look, ways: list[Option]) -> None:
+        measured = look.seconds / (look.steps * look.healthy_s) - 1.0 if look.steps else 0.0
+        missed_s, self._missed_s = self._missed_s, 0.0
+        for way in ways:
+            # Not more than what is lost: the model may think that it is worse than it is.
+            gain = min(way.gain, max(0.0, measured))
+            incident.weigh(way.level, gain * (look.steps * look.healthy_s + missed_s))
+
+    def _is_over(self, condition: Condition, ways: list[Option]) -> bool:
+        return condition.is_healthy and not ways and self._trial is None
+
+    def _close(self, incident: Incident) -> None:
+        self.lasting.note(incident.kinds, incident.trouble_s)
+        self._deeds = self._deeds[-_KEPT_DEEDS:]
+        self.incident, self.closed = None, incident
+
+    # --- what to do about it ------------------------------------------------------------------
+
+    def _choose(self, incident: Incident, ways: list[Option]) -> Decision | None:
+        outlook_s = self.lasting.outlook(incident.kinds, incident.regime_s)
+        found = [
+            decision for way in ways if (decision := self._consider(incident, way, outlook_s)) is not None
+        ]
+        allowed = [each for each in found if not each.is_dry]
+        if allowed:
+            return max(allowed, key=lambda each: each.gain * outlook_s - each.price_s)
+        for each in found:
+            incident.told.add(each.level)
+        return found[-1] if found else None
+
+    def _consider(self, incident: Incident, way: Option, outlook_s: float) -> Decision | None:
+        """Return a decision if it is time for it."""
+        price_s = self.prices.of(way.deed)
+        is_dry = way.level not in self.allowed
+        if price_s is None or (is_dry and way.level in incident.told):
+            return None
+        saved_s, lost_s = incident.saved_s[way.level], incident.lost_s
+        # Who acts has to come back one day, and pays for both ways.
+        whole_s = price_s + (self.prices.of(way.way_back) or 0.0 if way.way_back is not None else 0.0)
+        reluctance = self._reluctance(way.level, price_s)
+        # Health lasts; so the way back is taken at once, unless that was too soon of late.
+        needed_s = price_s * (reluctance - 1.0) if way.level == "undo" else whole_s * reluctance
+        hoped_s = saved_s * outlook_s / incident.regime_s if incident.regime_s > 0 else saved_s
+        is_worth_it = hoped_s >= needed_s and lost_s >= whole_s
+        is_overdue = _BOUND * saved_s >= needed_s + lost_s
+        if not (is_worth_it or is_overdue):
+            return None
+        return Decision(
+            level=way.level,
+            deed=way.deed,
+            arrangement=way.arrangement,
+            before=self.arrangement,
+            gain=way.gain,
+            saved_s=saved_s,
+            lost_s=lost_s,
+            price_s=price_s,
+            outlook_s=outlook_s,
+            is_dry=is_dry,
+        )
+
+    def _reluctance(self, level: Level, price_s: float) -> float:
+        """Return how many times its price something has to be worth, after all that was done of late."""
+        recent = [
+            at_s
+            for at_s, done, about in self._deeds
+            if done == level and about == self._about and self._now_s - at_s < _FLAPPING * price_s
+        ]
+        return _DOUBT ** self._failed[level] * 2.0 ** len(recent)
+
+    def _judge_trial(self, look: Look, incident: Incident) -> Decision | None:
+        """Return how to take back what was done last, if it has turned out not to help."""
+        trial = self._trial
+        if trial is None:
+            return None
+        if trial.steps < 0:  # Part of this look was before it.
+            trial.steps = 0.0
+            return None
+        trial.steps += look.steps
+        trial.seconds += look.seconds
+        if trial.steps < _VERIFY_STEPS:
+            return None
+        self._trial = None
+        after = trial.seconds / (trial.steps * look.healthy_s)
+        decision = trial.decision
+        if trial.before - after >= _ENOUGH * decision.gain or decision.deed == "restart":
+            return None
+        self._failed[decision.level] += 1
+        deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"
+        return Decision(
+            level="undo",
+            deed=deed,
+            arrangement=decision.before,
+            before=self.arrangement,
+            gain=after - trial.before,
+            saved_s=0.0,
+            lost_s=incident.lost_s,
+            price_s=self.prices.of(deed) or 0.0,
+            outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
+            is_rollback=True,
+        )
+
+
+class _Pace:
+    """How fast the job has been since something changed last."""
+
+    def __init__(self) -> None:
+        self._healthy_s = 0.0
+        self._seconds = 0.0
+
+    def add(self, look: Look) -> None:
+        self._seconds += look.seconds
+        self._healthy_s += look.steps * look.healthy_s
+
+    @property
+    def slowdown(self) -> float:
+        return self._seconds / self._healthy_s if self._healthy_s > 0 else 1.0
