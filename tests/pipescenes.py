@@ -8,18 +8,23 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from threading import Timer
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
 import holdfast
+from holdfast.job.attach import RINGS_ENV
 from holdfast.job.build import digest_of
 from holdfast.job.mesh import Mesh, PeerLostError, wait
+from holdfast.job.wishes import write_wish
 from holdfast.lab.mortal import Mortal, parse_death
+from holdfast.membership import Arranged
 from pipejobs import data, first_stage, last_stage, make_pipeline
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -133,6 +138,20 @@ def late(act: str, folder: str, *die: str) -> None:
         steps(pipeline, 3)
 
 
+def shares(folder: str) -> None:
+    """Share out micro-batches; a wish is there before step 2, but rank 1 finds it at step 3."""
+    dist.init_process_group("gloo")
+    os.environ[RINGS_ENV] = folder if RANK == 0 else f"{folder}/late"
+    made = holdfast.Shares(4)
+    for step in range(6):
+        if step == 2 and RANK == 0:
+            write_wish(Path(folder), Arranged(number=1, speeds={1: 0.6}))
+        if step == 3 and RANK == 1:
+            made._folder = Path(folder)
+        say(str(list(made)))
+    dist.destroy_process_group()
+
+
 def cut(count: str) -> None:
     """Train the same six layers, cut into so many stages."""
     size = 6 // int(count)
@@ -240,9 +259,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-SCENES: dict[str, Callable[..., None]] = {
-    each.__name__: each for each in (skip, half, evaluate, save, load, late, cut, misfit, apart, mesh, woken)
-}
+_ALL = (skip, half, evaluate, save, load, late, shares, cut, misfit, apart, mesh, woken)
+SCENES: dict[str, Callable[..., None]] = {each.__name__: each for each in _ALL}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -12,6 +12,7 @@ from holdfast.control import Controller
 from holdfast.membership import (
     Action,
     Advised,
+    Arranged,
     Feed,
     Hungry,
     Invite,
@@ -327,3 +328,52 @@ class World:
             self._reported.add(rank)
             standing = Standing(version=self._version)
             self._say(Reported(rank=rank, generation=self._generation, standing=standing))
+
+
+# --- wishes of whoever watches ----------------------------------------------------------------
+
+
+def test_work_is_shared_out_as_whoever_watches_wants_it() -> None:
+    """All are invited; in the generation that follows the slow one has less to do, wherever it sits."""
+    controller = begun(SQUARE)
+    assert controller.handle(Arranged(number=1, speeds={3: 0.5})) == [Invite(generation=0)]
+    [regroup] = answers(controller, reported([0, 1, 2, 3], 0, version=7))
+    assert isinstance(regroup, Regroup)
+    assert (regroup.wish, regroup.moves) == (1, [])
+    assert controller.problem().speeds == ((1.0, 1.0), (1.0, 0.5))
+
+
+def test_measured_speeds_follow_the_rank_to_its_new_place() -> None:
+    """Ranks 0 and 3 change places, and 3 is slow: so its new place is."""
+    controller = begun(SQUARE)
+    wish = Arranged(number=1, speeds={3: 0.5}, moves=[(0, 3), (3, 0)])
+    assert controller.handle(wish) == [Invite(generation=0)]
+    [regroup] = answers(controller, reported([0, 1, 2, 3], 0, version=7))
+    assert isinstance(regroup, Regroup)
+    assert regroup.holders == [3, 1, 2, 0]
+    assert controller.problem().speeds == ((0.5, 1.0), (1.0, 1.0))
+
+
+def test_a_wish_for_all_as_it_was_is_granted_too() -> None:
+    """Nothing named in it: everybody is healthy again."""
+    controller = begun(SQUARE)
+    controller.handle(Arranged(number=1, speeds={3: 0.5}))
+    answers(controller, reported([0, 1, 2, 3], 0, version=7))
+    assert controller.handle(Arranged(number=2)) == [Invite(generation=1)]
+    [regroup] = answers(controller, reported([0, 1, 2, 3], 1, version=9))
+    assert isinstance(regroup, Regroup)
+    assert regroup.wish == 2
+    assert controller.problem() == controller.problem().healthy
+
+
+def test_a_wish_that_comes_while_somebody_has_died_is_not_granted() -> None:
+    """It was decided about a job that is another one by now; nor is an old one, heard again."""
+    controller = begun(SQUARE)
+    answers(controller, [Left(rank=3), *reported([0], 0, version=7)])
+    assert controller.handle(Arranged(number=1, speeds={1: 0.5})) == []
+    [regroup] = answers(controller, reported([1, 2], 0, version=7))
+    assert isinstance(regroup, Regroup)
+    assert regroup.wish == 0
+    assert controller.handle(Arranged(number=1, speeds={1: 0.5})) == [Invite(generation=1)]
+    answers(controller, reported([0, 1, 2], 1, version=7))
+    assert controller.handle(Arranged(number=1, speeds={1: 0.5})) == []

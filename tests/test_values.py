@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import EVENTS, FAULT
-from holdfast.values import (
-    FACTOR_KINDS,
-    FAULT_KINDS,
-    SECONDS_KINDS,
-    AnyEvent,
-    Fault,
-    FaultKind,
-    Stamp,
-)
+from holdfast.faults import FACTOR_KINDS, FAULT_KINDS, SECONDS_KINDS, Fault, FaultKind
+from holdfast.values import AnyEvent, Stamp
 
 
 @st.composite

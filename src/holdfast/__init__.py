@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Loss", "Pipeline", "PipelineSettings", "__version__", "watch"]
+__all__ = ["Loss", "Pipeline", "PipelineSettings", "Shares", "__version__", "watch"]
 
 if TYPE_CHECKING:
     from holdfast.job.attach import watch
     from holdfast.job.options import Loss, PipelineSettings
     from holdfast.job.pipeline import Pipeline
+    from holdfast.job.shares import Shares
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from holdfast.job.attach import watch
 
         return watch
+    if name == "Shares":
+        from holdfast.job.shares import Shares
+
+        return Shares
     if name in ("Loss", "Pipeline", "PipelineSettings"):
         from holdfast.job import pipeline
 

@@ -17,6 +17,7 @@ from holdfast.errors import InputError
 from holdfast.membership import (
     Action,
     Advised,
+    Arranged,
     Event,
     Feed,
     Hungry,
@@ -84,6 +85,10 @@ class Controller:
         self._exchange: Exchange | None = None
         self._held: dict[int, int] = {}
         """Places as their holders report them."""
+        self.measured: dict[int, float] = {}
+        """Speeds of ranks, from whoever watches them."""
+        self._wish = self._heeded = 0
+        """The last wish that was heard, and the one that the generation follows."""
 
     @property
     def live(self) -> list[int]:
@@ -102,6 +107,8 @@ class Controller:
             return self._leave(event)
         if isinstance(event, Advised):
             return self._heed(event)
+        if isinstance(event, Arranged):
+            return self._arrange(event)
         return self._report(event)
 
     # --- who comes and goes -------------------------------------------------------------------
@@ -203,9 +210,16 @@ class Controller:
         self._wanted = list(event.moves)
         return self._invite()
 
+    def _arrange(self, event: Arranged) -> list[Action]:
+        if event.number <= self._wish or self._reports or self.newcomers or self.generation < 0:
+            return []  # They are about to meet for another reason: it was decided about something else.
+        self._wish, self.measured, self._wanted = event.number, dict(event.speeds), list(event.moves)
+        return self._invite()
+
     def _invite(self) -> list[Action]:
         """Ask the members to meet, once; if they are about to, that will do."""
-        is_needed = bool(self._wanted) or any(newcomer.is_ready for newcomer in self.newcomers.values())
+        is_ready = any(newcomer.is_ready for newcomer in self.newcomers.values())
+        is_needed = bool(self._wanted) or is_ready or self._wish > self._heeded
         if not is_needed or self._is_invited or self._reports or self.generation < 0:
             return []
         self._is_invited = True
@@ -236,7 +250,7 @@ class Controller:
         except InputError as error:
             return self._stop(str(error))
         self.generation += 1
-        self._reports, self._is_invited = {}, False
+        self._reports, self._is_invited, self._heeded = {}, False, self._wish
         holders = sorted(self.live, key=self.places.__getitem__)
         regroup = Regroup(
             generation=self.generation,
@@ -246,6 +260,7 @@ class Controller:
             moves=moves,
             agreement=agreement,
             schedule=str(schedule),
+            wish=self._heeded,
         )
         return [regroup, *self._fill_places(), *self._feed(), *self._invite()]
 
@@ -313,6 +328,8 @@ class Controller:
         needs = self.needs[self.live[0]]
         changed = {parse_worker(name): speed for name, speed in self.speeds.items()}
         held = {self.places[rank] for rank in self.live}
+        for rank in sorted(self.measured.keys() & set(self.live)):
+            changed[worker_of(self.places[rank], needs.pp)] = self.measured[rank]
         for place in range(needs.dp * needs.pp):
             if place not in held:
                 changed[worker_of(place, needs.pp)] = 0.0

@@ -79,7 +79,18 @@ class Advised(msgspec.Struct, frozen=True, kw_only=True, tag="advised"):
     """From which place to which; one that is left may stay empty."""
 
 
-Event = Joined | Hungry | Reported | Left | Advised
+class Arranged(msgspec.Struct, frozen=True, kw_only=True, tag="arranged"):
+    """Whoever watches the job wants its work shared out in another way."""
+
+    number: int
+    """Of the wish, from 1; a later one replaces it."""
+    speeds: dict[int, float] = {}
+    """How fast ranks are, as measured; who is not named is healthy."""
+    moves: list[tuple[int, int]] = []
+    """From which place to which workers are to go."""
+
+
+Event = Joined | Hungry | Reported | Left | Advised | Arranged
 
 # --- actions ----------------------------------------------------------------------------------
 
@@ -126,6 +137,8 @@ class Regroup(msgspec.Struct, frozen=True, kw_only=True, tag="regroup"):
     """Places whose workers are new: they have caught up by what their donors sent, and enter now."""
     moves: list[Move] = []
     """Of members whose places are of another stage than before."""
+    wish: int = 0
+    """The last wish of whoever watches that this generation follows; 0: none."""
 
     def place_of(self, rank: int) -> int:
         """Return the place of a worker, -1 if it is not in."""

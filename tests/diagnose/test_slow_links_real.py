@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.detect.links import LinkRate, LinkSnapshot, link_rates
 from holdfast.diagnose.links import SlowLink, find_slow_links
+from holdfast.faults import Fault
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.injectors import namespaces
-from holdfast.values import Fault
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone]
 NIC_BYTES_S = 150e6

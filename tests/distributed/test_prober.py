@@ -13,9 +13,9 @@ import pytest
 
 from holdfast.diagnose.passes import ring_passes
 from holdfast.diagnose.probing import judge
+from holdfast.faults import Fault
 from holdfast.job.orders import ProbeOrder, ProbeResult, read_results
 from holdfast.lab.fork import Job, Lab, Result
-from holdfast.values import Fault
 from lab.needs import need
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone]

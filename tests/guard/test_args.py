@@ -51,6 +51,7 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
         "precheck": None,
         "profile": None,
         "profile_every": None,
+        "act": None,
     }
 
 
@@ -67,6 +68,7 @@ def test_torchruns_flags_set_our_settings() -> None:
         "precheck": None,
         "profile": None,
         "profile_every": None,
+        "act": None,
     }
     assert parse(["--no-kill-hung", "train.py"], {}).flags["kill_hung"] is False
     assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.faults import Fault
 from holdfast.lab.fork import Result
 from holdfast.lab.recorder import StepRow
-from holdfast.values import Fault
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):

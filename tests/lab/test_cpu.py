@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from holdfast.errors import InputError
+from holdfast.faults import Fault
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.injectors import Injector
 from holdfast.lab.injectors.neighbour import BusyNeighbour
 from holdfast.lab.injectors.quota import CpuQuota
 from holdfast.lab.injectors.stopping import Duty, Hang
-from holdfast.values import Fault
 
 from .measure import of_rank
 from .needs import need

@@ -13,13 +13,14 @@ import psutil
 import pytest
 
 from holdfast.errors import InputError
+from holdfast.faults import Fault
 from holdfast.job.attach import RINGS_ENV
 from holdfast.job.ring import RingWriter, ring_path
 from holdfast.lab.control import LAB_ENV, ControlFile, control_path
 from holdfast.lab.director import Director, Scene
 from holdfast.lab.recorder import read_rows
 from holdfast.lab.targets import RingTargets
-from holdfast.values import Fault, FaultInjected, FaultRelieved
+from holdfast.values import FaultInjected, FaultRelieved
 
 from .needs import need
 from .waiting import becomes_stopped, runs_again, wait_for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.faults import Fault
 from holdfast.lab.due import Active, is_due, is_over, rebased
-from holdfast.values import Fault
 
 SLOW = Fault(kind="slow_device", target=1, at_step=10, for_steps=5)
 QUOTA = Fault(kind="cpu_quota", target=1, at_step=0, for_steps=5)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InputError
+from holdfast.faults import FAULT_KINDS, Fault
 from holdfast.lab.faults import check_faults, parse_fault, read_faults
-from holdfast.values import FAULT_KINDS, Fault
 
 FILE = """
 [[fault]]

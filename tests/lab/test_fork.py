@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from holdfast.errors import HoldfastError, InputError
+from holdfast.faults import Fault
 from holdfast.lab.fork import Job, Lab
-from holdfast.values import Fault
 
 from .waiting import wait_for
 
@@ -96,7 +96,7 @@ def test_kill_of_the_server_leaves_no_orphan_and_the_next_run_works(own_lab: Lab
 
 SCRIPT = """
 from holdfast.lab.fork import Job, Lab
-from holdfast.values import Fault
+from holdfast.faults import Fault
 with Lab() as lab:
     print(lab.server_pid, flush=True)
     job = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=["--steps", "100000", "--pin"])

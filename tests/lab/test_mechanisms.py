@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InputError
+from holdfast.faults import FAULT_KINDS, Fault, FaultKind
 from holdfast.lab.injectors.quota import CpuLimit, Mount, find_mount, limit_for
 from holdfast.lab.kinds import REFERENCE
 from holdfast.lab.mechanisms import choose, survey
 from holdfast.lab.owner import is_leftover, owned_name
-from holdfast.values import FAULT_KINDS, Fault, FaultKind
 
 
 def test_survey_is_cheap_and_complete() -> None:

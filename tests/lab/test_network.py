@@ -8,10 +8,10 @@ from itertools import combinations
 
 import pytest
 
+from holdfast.faults import Fault
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.injectors.namespaces import FOLDER, Network, sweep
 from holdfast.lab.owner import PREFIX
-from holdfast.values import Fault
 
 from .measure import of_link, of_rank
 from .needs import need

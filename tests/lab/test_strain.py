@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.faults import Fault
 from holdfast.lab.control import ControlFile, control_path, write_faults
 from holdfast.lab.strain import Strain, concerns, link_slowdown, strain_on
-from holdfast.values import Fault
 
 FAULTS = [
     Fault(kind="slow_device", target=1, at_step=5, for_steps=5, severity=2.0),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.faults import Fault, FaultKind
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.recorder import StepRow
-from holdfast.values import Fault, FaultInjected, FaultKind, FaultRelieved
+from holdfast.values import FaultInjected, FaultRelieved
 
 from .measure import of_rank
 

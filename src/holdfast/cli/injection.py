@@ -13,6 +13,7 @@ from rich.table import Table
 
 from holdfast.cli.words import name_fault
 from holdfast.errors import InputError
+from holdfast.faults import Fault
 from holdfast.guard.eventlog import EventLog
 from holdfast.guard.home import Home
 from holdfast.guard.rundir import RunInfo
@@ -24,7 +25,7 @@ from holdfast.lab.kinds import REFERENCE, WORKER
 from holdfast.lab.mechanisms import choose
 from holdfast.lab.targets import RingTargets
 from holdfast.observe.eventlog import read_run
-from holdfast.values import AttemptStarted, Fault, FaultInjected, FaultRelieved
+from holdfast.values import AttemptStarted, FaultInjected, FaultRelieved
 
 LAB_FOLDER = "lab"
 """Below the run directory: where workers of the lab find their faults and leave their records."""

@@ -76,6 +76,11 @@ class Lookout:
         return self._last_step
 
     @property
+    def last_end(self) -> tuple[int, float] | None:
+        """The last step that all ranks have finished, and when that was."""
+        return self._ends[-1] if self._ends else None
+
+    @property
     def healthy_s(self) -> float | None:
         """How long a step takes when all is well."""
         return self._detector.healthy_s

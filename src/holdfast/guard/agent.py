@@ -102,7 +102,13 @@ class Agent(SimpleElasticAgent):
             self.home = self._ports.open_home(worker_group.group_rank, chosen)
         # Who dies comes back soon where it is started again: to change places would be for nothing.
         migrates = not self.home.plan.settings.rejoin
-        self._hosting.renew(worker_group, self.home.log, attempt=self._attempt, migrates=migrates)
+        self._hosting.renew(
+            worker_group,
+            self.home.log,
+            attempt=self._attempt,
+            migrates=migrates,
+            rings=self.home.rings,
+        )
         self.home.supervisor.report(self._hosting.reporting(worker_group))
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:

@@ -91,6 +91,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="Profile all ranks again and again, after so many steps.",
     )
 
+    parser.add_argument(
+        "--act",
+        default=None,
+        metavar="LEVELS",
+        help="What may be done about a slow pipeline: all, none, or some of S2 (share out work anew), "
+        "S3 (change places). Default: none.",
+    )
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
 
@@ -123,6 +130,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "stop_grace_s": grace_s,
         "kill_hung": args.kill_hung,
         "rejoin": args.rejoin,
+        "act": args.act,
         "probe": args.probe,
         "precheck": args.precheck,
         "profile": args.profile,

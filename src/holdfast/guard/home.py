@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import InputError
 from holdfast.guard.eventlog import EventLog
+from holdfast.guard.levels import parse_levels
 from holdfast.guard.rings import RingsFolder
 from holdfast.guard.rundir import RunDir, default_path, make_info
 from holdfast.guard.say import Say
@@ -41,12 +43,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether ranks may be stopped for a moment, to test their compute and links."""
     precheck: bool = False
     """Whether they are tested before the first step."""
+    act: str = ""
+    """What may be done about a slow pipeline: all, or a list such as S2,S3; nothing when not given."""
     profile: bool = False
     """Whether all ranks are profiled when the job gets slow."""
     profile_every: int = 0
     """Steps between two profiles of all ranks; 0: only when somebody asks."""
 
     def __post_init__(self) -> None:
+        try:
+            parse_levels(self.act)
+        except InputError as error:
+            raise ValueError(str(error)) from None
         if self.profile_every < 0:
             raise ValueError(f"profile_every is {self.profile_every}, expected 0 or more steps")
         if not 0 <= self.stop_grace_s <= 3600:
@@ -91,6 +99,7 @@ class Home:
             flags=[
                 *([] if plan.settings.kill_hung else ["--no-kill-hung"]),
                 *(["--probe"] if plan.settings.probe else []),
+                *(["--act", plan.settings.act] if plan.settings.act else []),
                 *(["--profile"] if plan.settings.profile else []),
                 *(
                     ["--profile-every", str(plan.settings.profile_every)]

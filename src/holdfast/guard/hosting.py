@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Any
 
 from holdfast.guard.board import Board
@@ -25,11 +26,13 @@ class Hosting:
         self._store_server: Any = None
         self._meeting = Meeting()
 
-    def renew(self, group: Any, log: EventLog, *, attempt: int, migrates: bool) -> None:
+    def renew(self, group: Any, log: EventLog, *, attempt: int, migrates: bool, rings: Path) -> None:
         """Give a new attempt an empty store, and a hub with a token of its own."""
         self._attempt = attempt
         self._renew_store(group)
         self._renew_hub(group, log, migrates)
+        assert self.survival is not None
+        self.survival.follow_wishes(rings)
 
     def reporting(self, group: Any) -> Reporting | None:
         """Return what this node's guard is to be told, in every attempt anew; None: it judges alone."""

@@ -29,7 +29,7 @@ from holdfast.job.messages import (
     body_length,
     encode,
 )
-from holdfast.membership import Hungry, Regroup, Reported, Stop
+from holdfast.membership import Arranged, Hungry, Regroup, Reported, Stop
 from holdfast.plan.problem import Problem
 
 _HELLO_S = 20.0
@@ -89,6 +89,10 @@ class Hub:
     def advise(self, problem: Problem, moves: list[tuple[int, int]]) -> None:
         """Let workers change places, if that is the problem that they are in."""
         self._call(lambda: self._pass_on(problem, moves))
+
+    def arrange(self, arranged: Arranged) -> None:
+        """Let the workers share out their work as whoever watches them wants it."""
+        self._call(lambda: self._share_out(arranged))
 
     def close(self) -> None:
         """End all connections, without calling that anybody's death."""
@@ -204,6 +208,11 @@ class Hub:
     def _pass_on(self, problem: Problem, moves: list[tuple[int, int]]) -> None:
         for session, parley in sorted(self._parleys.items()):
             self._deliver(session, parley.advise(problem, moves))
+
+    def _share_out(self, arranged: Arranged) -> None:
+        # A script has one pipeline open at a time, as a rule; the last is the one that is watched.
+        for session, parley in sorted(self._parleys.items())[-1:]:
+            self._deliver(session, parley.arrange(arranged))
 
     def _end(self, rank: int) -> None:
         # Something that the worker has left running may hold its connection open.

@@ -54,7 +54,8 @@ class Inspector:
         self._tell = tell
         self._say = say
         self._probing = probing
-        self._lookout = Lookout()
+        self.lookout = Lookout()
+        """What is known of the job's steps."""
         self._inquiry = Inquiry(ask)
         self._batches: dict[int, deque[Batch]] = {}
         """By node, without their steps."""
@@ -73,18 +74,18 @@ class Inspector:
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
         self._inquiry.take(batches)
-        before = self._lookout.trouble
-        changes = self._lookout.take([step for batch in batches for step in batch.steps])
-        trouble = self._lookout.trouble
+        before = self.lookout.trouble
+        changes = self.lookout.take([step for batch in batches for step in batch.steps])
+        trouble = self.lookout.trouble
         if trouble is not None and (before is None or before.since_step != trouble.since_step):
             # While it goes on: by the time that it has lasted long enough to be told, the answers are there.
             self._inquiry.ask(sorted(self._hosts), now_s=now_s)
         for change in changes:
             self._tell_change(change)
-        if self._lookout.is_ripe() and self._inquiry.is_over(now_s):
+        if self.lookout.is_ripe() and self._inquiry.is_over(now_s):
             self._name(now_s)
         self._take_probe(now_s)
-        settled = self._lookout.settled()
+        settled = self.lookout.settled()
         uneven = find_lasting_imbalance(*settled, self._layout()) if settled else []
         if uneven:
             self._tell(SuspectsNamed(since_step=0, suspects=uneven))
@@ -99,11 +100,11 @@ class Inspector:
 
     def progress(self) -> Progress | None:
         """Return where the job is; None before it has made a few steps."""
-        step_s = self._lookout.recent_step_s()
+        step_s = self.lookout.recent_step_s()
         if step_s is None:
             return None
         return Progress(
-            step=self._lookout.last_step,
+            step=self.lookout.last_step,
             step_s=step_s,
             ranks=sorted(self._hosts),
             hosts=self._hosts,
@@ -121,21 +122,21 @@ class Inspector:
         mine.append(batch)
 
     def _name(self, now_s: float) -> None:
-        trouble = self._lookout.trouble
+        trouble = self.lookout.trouble
         assert trouble is not None
         evidence = self._gather(trouble)
         suspects = name_suspects(evidence)
-        if _is_weak(suspects) and self._lookout.look_again():
+        if _is_weak(suspects) and self.lookout.look_again():
             self._weak = (trouble.since_step, suspects)
             self._inquiry.ask(sorted(self._hosts), now_s=now_s)
             return
         self._weak = None
-        self._lookout.close_case()
+        self.lookout.close_case()
         self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=suspects))
         self._say_suspects(suspects)
         if self._probing is not None and wants_probe(suspects):
             step_s = _step_s(evidence)
-            self._probing.begin(suspects, sorted(evidence.now), step=self._lookout.last_step, step_s=step_s)
+            self._probing.begin(suspects, sorted(evidence.now), step=self.lookout.last_step, step_s=step_s)
 
     def _settle_for_weak(self) -> None:
         """Tell what was held back for another look, which will not come: the trouble is over."""
@@ -150,7 +151,7 @@ class Inspector:
         for rank, found in find_lines(self._inquiry.answers).items():
             signs.setdefault(rank, []).extend(found)
         return Evidence(
-            now=self._lookout.profiles(),
+            now=self.lookout.profiles(),
             healthy=trouble.healthy,
             signs=signs,
             links=links,
@@ -162,13 +163,13 @@ class Inspector:
     def _take_probe(self, now_s: float) -> None:
         if self._probing is None:
             return
-        probed = self._probing.look(step=self._lookout.last_step, now_s=now_s, hosts=self._hosts)
+        probed = self._probing.look(step=self.lookout.last_step, now_s=now_s, hosts=self._hosts)
         if probed is not None:
             self.tell_probed(probed)
 
     def take_precheck(self, precheck: Precheck) -> None:
         """Tell what the ranks of this node found before the first step, once."""
-        probed = precheck.look(self._hosts, has_steps=self._lookout.last_step > 0)
+        probed = precheck.look(self._hosts, has_steps=self.lookout.last_step > 0)
         if probed is not None:
             self.tell_probed(probed)
 
@@ -189,9 +190,9 @@ class Inspector:
 
     def _slow_groups(self, trouble: Trouble) -> list[SlowGroup]:
         channels = {rank: {each.number: each for each in mine} for rank, mine in self._channels.items()}
-        now = group_times(self._lookout.steps_of(since=trouble.since_step), channels)
+        now = group_times(self.lookout.steps_of(since=trouble.since_step), channels)
         before = group_times(trouble.healthy_steps, channels)
-        step_s = statistics.median(profile.duration_s for profile in self._lookout.profiles().values())
+        step_s = statistics.median(profile.duration_s for profile in self.lookout.profiles().values())
         return find_slow_groups(now, before, step_s=step_s)
 
     def _look_back(self, trouble: Trouble) -> tuple[dict[int, list[Sign]], list[SlowLink]]:

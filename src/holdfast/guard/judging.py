@@ -10,12 +10,13 @@ import msgspec
 from holdfast.guard.batches import Batch
 from holdfast.guard.inspector import Inspector
 from holdfast.guard.jobprofile import Errands
+from holdfast.guard.mitigating import Mitigation
 from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.profiling import ProfileHabits, Profiling
 from holdfast.guard.say import Say
 from holdfast.guard.silence import SilenceWatch
 from holdfast.telemetry import Ask
-from holdfast.values import AnyEvent, SuspectsNamed
+from holdfast.values import AnyEvent, JobRelieved, SuspectsNamed
 
 _KEPT_S = 60.0
 """How long the last word of a node stands when no more comes."""
@@ -32,6 +33,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     precheck: Precheck | None = None
     profiles: ProfileHabits | None = None
     """Where profiles may be made."""
+    mitigation: Mitigation | None = None
+    """Where something can be done about what was found."""
 
 
 class Judge:
@@ -46,6 +49,7 @@ class Judge:
         self._now_s = 0.0
         self._silence = SilenceWatch(dumps=bench.dumps, tell=bench.tell, say=bench.say, ask=ask)
         self._precheck = bench.precheck
+        self._mitigation = bench.mitigation
         self._last: dict[int, tuple[float, Batch]] = {}
         """By node, with when it came and without what happened once only."""
 
@@ -55,6 +59,8 @@ class Judge:
         self._inspector.inspect(batches, now_s)
         if self._profiling is not None:
             self._profiling.look(batches, self._inspector.progress(), now_s)
+        if self._mitigation is not None:
+            self._mitigation.look(self._inspector.lookout, now_s)
         if self._precheck is not None:
             self._inspector.take_precheck(self._precheck)
         present = self._with_the_late(batches, now_s)
@@ -66,6 +72,16 @@ class Judge:
         self._tell_on(event)
         if isinstance(event, SuspectsNamed) and event.since_step > 0 and self._profiling is not None:
             self._profiling.want(f"slow since step {event.since_step}", self._now_s)
+        if self._mitigation is not None:
+            self._pass_on(event, self._mitigation)
+
+    def _pass_on(self, event: AnyEvent, mitigation: Mitigation) -> None:
+        """Let those who act know what was found."""
+        trouble = self._inspector.lookout.trouble
+        if isinstance(event, SuspectsNamed) and event.since_step > 0 and trouble is not None:
+            mitigation.blame(event.suspects, trouble)
+        elif isinstance(event, JobRelieved) and not event.change.is_slow:
+            mitigation.relieve()
 
     def _with_the_late(self, batches: Sequence[Batch], now_s: float) -> list[Batch]:
         """Return the batches, and before them the last one of each node that has sent none this time.

@@ -13,6 +13,7 @@ from holdfast.job.messages import Farewell, FromHub, Given, Put, Void, Want
 from holdfast.membership import (
     Action,
     Advised,
+    Arranged,
     Event,
     Feed,
     Hungry,
@@ -66,6 +67,12 @@ class Parley:
         if self._stop is not None or self._done or not controller.live or controller.problem() != problem:
             return Answer()
         return self._decide(Advised(generation=controller.generation, moves=moves))
+
+    def arrange(self, arranged: Arranged) -> Answer:
+        """Take in how whoever watches wants the work to be shared out."""
+        if self._stop is not None or self._done or not self.controller.live:
+            return Answer()
+        return self._decide(arranged)
 
     def hunger(self, hungry: Hungry) -> Answer:
         """Take in that a newcomer waits for a donor; a member that does so has lost its own."""

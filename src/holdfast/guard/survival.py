@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from torch.distributed.elastic.agent.server.api import WorkerState
@@ -20,6 +21,7 @@ from holdfast.guard.foresight import Foresight
 from holdfast.guard.hub import Callbacks, Hub
 from holdfast.guard.say import Say
 from holdfast.job.messages import HUB_ENV, TOKEN_ENV
+from holdfast.job.wishes import Granted, read_wish, write_granted
 from holdfast.membership import Left, Regroup
 from holdfast.values import Death, JobStopped, Regrouped
 
@@ -48,21 +50,39 @@ class Survival:
         self._is_stopped = False
         self._is_quiet = False
         self._alone_s: float | None = None
+        self._rings: Path | None = None
+        """Where the guard leaves its wishes."""
+        self._wish = 0
         self._token = secrets.token_hex()
         self._foresight = Foresight()
         self._hub = self._open() if is_host else None
         if self._hub is not None and migrates:
             self._foresight.on_advice = self._hub.advise
 
+    def follow_wishes(self, rings: Path) -> None:
+        """From now on do what the guard wants, as far as it is new."""
+        self._rings = rings
+        old = read_wish(rings)
+        self._wish = old.number if old is not None else 0
+
     def word(self, address: str) -> str:
         """Return what workers must know to find the hub, empty where there is none."""
         return f"{address}:{self._hub.port} {self._token}" if self._hub is not None else ""
 
     def look(self) -> None:
-        """Take in what the hub has said, log it and tell it."""
+        """Take in what the hub has said, log it and tell it; pass on what the guard wants."""
+        self._look_for_wish()
         with contextlib.suppress(Empty):
             while True:
                 self._take(self._heard.get_nowait())
+
+    def _look_for_wish(self) -> None:
+        if self._rings is None or self._hub is None:
+            return
+        wish = read_wish(self._rings)
+        if wish is not None and wish.number > self._wish:
+            self._wish = wish.number
+            self._hub.arrange(wish)
 
     def mourn(self, death: Death) -> None:
         """Tell that a worker of this node died and that the others go on."""
@@ -123,6 +143,18 @@ class Survival:
     def _on_regroup(self, regroup: Regroup, controller: Controller) -> None:
         needs = controller.needs[regroup.holders[0]]
         self._shape = (needs.dp, needs.pp)
+        if self._rings is not None:
+            granted = Granted(
+                generation=regroup.generation,
+                wish=regroup.wish,
+                version=regroup.agreement.version,
+                places={rank: regroup.place_of(rank) for rank in regroup.holders},
+                dp=needs.dp,
+                pp=needs.pp,
+                microbatches=needs.microbatches,
+                is_shared_by_stage=True,
+            )
+            write_granted(self._rings, granted)
         self._heard.put(
             Regrouped(
                 generation=regroup.generation,

@@ -37,6 +37,8 @@ from holdfast.guard.batches import Gatherer
 from holdfast.guard.duties import make_duty
 from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.judging import Bench
+from holdfast.guard.levels import Allowed
+from holdfast.guard.mitigating import Mitigation
 from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.profiling import ProfileHabits
 from holdfast.guard.reporting import add_flags, read_flags
@@ -74,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--probe", action="store_true", help="ranks may be stopped to be tested")
     parser.add_argument("--profile", action="store_true", help="profile all ranks when the job gets slow")
     parser.add_argument("--profile-every", type=int, default=0, help="profile all ranks every so many steps")
+    parser.add_argument("--act", default="", help="what may be done about a slow job")
     add_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
@@ -128,6 +131,9 @@ class _Guard:
             probing=Probing(args.rings) if args.probe else None,
             precheck=Precheck(args.rings),
             profiles=ProfileHabits(folder=profiles, when_slow=args.profile, every_steps=args.profile_every),
+            mitigation=Mitigation(
+                args.rings, allowed=Allowed(self._run_dir, args.act), tell=self._log.append, say=self._say
+            ),
         )
         self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
 

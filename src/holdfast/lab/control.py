@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.faults import Fault
 from holdfast.job.files import replace_file
-from holdfast.values import Fault
 
 LAB_ENV = "HOLDFAST_LAB"
 """The folder; a worker without it is left alone."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.faults import Fault
 from holdfast.lab import mechanisms
 from holdfast.lab.control import write_faults
 from holdfast.lab.due import Active, is_due, is_over, rebased
@@ -22,7 +23,7 @@ from holdfast.lab.injectors.namespaces import Network
 from holdfast.lab.kinds import WORKER
 from holdfast.lab.strain import concerns
 from holdfast.lab.targets import Targets
-from holdfast.values import Fault, FaultInjected, FaultRelieved
+from holdfast.values import FaultInjected, FaultRelieved
 
 POLL_S = 0.003
 

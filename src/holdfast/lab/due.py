@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from holdfast.faults import Fault
 from holdfast.lab.strain import IN_PROCESS_KINDS
-from holdfast.values import Fault
 
 UNKNOWN_STEP_S = 0.1
 """Taken for a step's duration where none has been seen."""

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import InputError
+from holdfast.faults import FAULT_KINDS, Fault
 from holdfast.lab.kinds import REFERENCE
-from holdfast.values import FAULT_KINDS, Fault
 
 _WORDS = {"rank": "target", "at": "at_step", "for": "for_steps", "severity": "severity", "via": "via"}
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.errors import HoldfastError
+from holdfast.faults import Fault
 from holdfast.job.attach import RINGS_ENV
 from holdfast.lab import wire
 from holdfast.lab.control import LAB_ENV
@@ -31,7 +32,7 @@ from holdfast.lab.owner import PREFIX, is_leftover, owned_name
 from holdfast.lab.pacing import DEFAULT_NIC_BYTES_S, NIC_ENV
 from holdfast.lab.recorder import StepRow, read_rows
 from holdfast.lab.targets import RingTargets
-from holdfast.values import Fault, FaultInjected, FaultRelieved
+from holdfast.values import FaultInjected, FaultRelieved
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

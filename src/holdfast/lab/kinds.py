@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.values import FAULT_KINDS, FaultKind
+from holdfast.faults import FAULT_KINDS, FaultKind
 
 WORKER = "worker"
 """The mechanism of kinds that a worker acts out in its own process."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import InputError, MissingError
+from holdfast.faults import Fault
 from holdfast.lab.injectors import Injector, namespaces, quota
 from holdfast.lab.injectors.kill import Kill
 from holdfast.lab.injectors.namespaces import NamespaceLink, NamespaceNic, Network
@@ -17,7 +18,6 @@ from holdfast.lab.injectors.quota import CpuQuota
 from holdfast.lab.injectors.stopping import Duty, Hang
 from holdfast.lab.kinds import WORKER
 from holdfast.lab.strain import NETWORK_KINDS
-from holdfast.values import Fault
 
 
 class Mechanism(msgspec.Struct, frozen=True, kw_only=True):

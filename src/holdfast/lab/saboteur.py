@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holdfast.faults import Fault
 from holdfast.job.on_import import on_import
 from holdfast.lab import device
 from holdfast.lab.beat import Beat
@@ -22,7 +23,6 @@ from holdfast.lab.pacing import DEFAULT_NIC_BYTES_S, NIC_ENV, Pacing
 from holdfast.lab.storage import DEFAULT_STORAGE_BYTES_S, STORAGE_ENV, Storage
 from holdfast.lab.storms import CopyStorm, GarbageStorm
 from holdfast.lab.strain import NETWORK_KINDS, Strain, link_slowdown, strain_on
-from holdfast.values import Fault
 
 
 class Saboteur:

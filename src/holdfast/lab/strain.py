@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.values import Fault, FaultKind
+from holdfast.faults import Fault, FaultKind
 
 NETWORK_KINDS: frozenset[FaultKind] = frozenset({"slow_nic", "slow_link"})
 IN_PROCESS_KINDS: frozenset[FaultKind] = NETWORK_KINDS | {

@@ -44,6 +44,22 @@ def join(
     joining.join(run_dir)
 
 
+@app.command()
+def act(
+    run_dir: Annotated[Path, typer.Argument(help="Run directory of the job.")],
+    levels: Annotated[str, typer.Argument(help="all, none, or a list: S2 (share out work), S3 (places).")],
+) -> None:
+    """Say what may be done about a slow pipeline job under way, as `run --act` does at its start.
+
+    Example: holdfast act holdfast_runs/20261115-194012-4f1c S2,S3
+
+    Example: holdfast act holdfast_runs/20261115-194012-4f1c none
+    """
+    from holdfast.guard.levels import change_levels
+
+    change_levels(run_dir, levels)
+
+
 @app.command(
     context_settings={
         "allow_extra_args": True,

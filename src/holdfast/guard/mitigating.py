@@ -1,0 +1,243 @@
+"""Acts on what the judge found: looks in, wishes out, and what became of them.
+
+The decisions are ``holdfast.mitigate``'s. Only jobs whose workers meet in the hub can be arranged anew while
+they run; of others nothing is wished for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from holdfast.diagnose.lookout import Lookout, Trouble
+from holdfast.diagnose.speeds import Speeds
+from holdfast.findings import Suspect
+from holdfast.guard.say import Say
+from holdfast.job.wishes import Granted, read_granted, write_wish
+from holdfast.membership import Arranged
+from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
+from holdfast.mitigate.decide import Decision, Look, Mitigator
+from holdfast.mitigate.ledger import Level
+from holdfast.mitigate.model import Model, Replicas, Shape, Stages
+from holdfast.mitigate.prices import Deed, Prices
+from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped
+from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed
+
+_SURE = 0.6
+"""Who is named with less confidence is not acted upon."""
+_PATIENCE_S = 60.0
+"""How long a wish may take to be granted."""
+_RECENT_STEPS = 40
+_DATA_SHARE = 0.1
+"""Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
+_GUESSES_S: dict[Deed, float] = {"replan": 1.0, "exchange": 3.0}
+"""Before anything was done here. A restart has no price: nobody here can do it."""
+
+
+class Mitigation:
+    """Of one job; called by its judge, once a second."""
+
+    def __init__(
+        self,
+        rings: Path,
+        *,
+        allowed: Callable[[], frozenset[Level]],
+        tell: Callable[[AnyEvent], None],
+        say: Say,
+    ) -> None:
+        self._rings = rings
+        self._allowed = allowed
+        self._tell = tell
+        self._say = say
+        self._prices = Prices(_GUESSES_S)
+        self._speeds = Speeds()
+        self._links: tuple[SlowLink, ...] = ()
+        self._mitigator: Mitigator | None = None
+        self._granted: Granted | None = None
+        self._healthy_s: float | None = None
+        self._end: tuple[int, float] | None = None
+        """The step that was last seen to end, and when."""
+        self._news: tuple[int, float] | None = None
+        """Since which step and when something is wrong that nobody has heard of yet."""
+        self._decision: Decision | None = None
+        self._number = 0
+        self._wished_s = 0.0
+
+    def blame(self, suspects: Sequence[Suspect], trouble: Trouble) -> None:
+        """Take in who slows the job down, since when, and what the ranks were like before."""
+        found = condition_of(suspects, least=_SURE)
+        self._speeds.follow([rank for rank, _ in found.speeds], trouble.healthy)
+        self._links = tuple(
+            SlowLink(link.first, link.second, 1 + (link.factor - 1) / _DATA_SHARE) for link in found.links
+        )
+        self._news = (trouble.since_step, trouble.since_s)
+
+    def relieve(self) -> None:
+        """Take in that the job is as fast as before; of ranks that is measured."""
+        self._links = ()
+
+    def look(self, lookout: Lookout, now_s: float) -> None:
+        """Look at the last second, and do what is to be done."""
+        self._follow()
+        end = lookout.last_end
+        mitigator = self._mitigator
+        if end is None or mitigator is None:
+            return
+        if mitigator.incident is None and mitigator.arrangement.is_original:
+            self._healthy_s = lookout.healthy_s or self._healthy_s
+        before, self._end = self._end, end
+        if before is None or end[0] <= before[0] or self._healthy_s is None:
+            return
+        self._see(mitigator, lookout, end[0] - before[0], end[1] - before[1])
+        self._drop_late(now_s)
+
+    # --- what is in force ---------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Notice that the workers go on in another way than before."""
+        granted = read_granted(self._rings)
+        if granted is None or granted == self._granted:
+            return
+        is_ours = self._decision is not None and granted.wish == self._number
+        self._granted = granted
+        if is_ours:
+            return  # The next look tells what it took.
+        self._forget()
+        if granted.is_as_begun:
+            self._mitigator = Mitigator(_model(granted), self._prices, allowed=self._allowed())
+
+    def _forget(self) -> None:
+        """Begin anew: somebody has died or come back, and what was known is about another job."""
+        self._mitigator = self._decision = self._end = None
+        self._speeds.forget()
+        self._links = ()
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    def _see(self, mitigator: Mitigator, lookout: Lookout, steps: int, seconds: float) -> None:
+        assert self._healthy_s is not None
+        if self._is_granted():
+            pause_s = max(0.0, seconds - steps * (lookout.recent_step_s() or self._healthy_s))
+            seconds -= pause_s
+            self._done(mitigator, pause_s)
+        mitigator.allowed = self._allowed()
+        closed = mitigator.closed
+        decision = mitigator.see(self._make_look(lookout, steps, seconds))
+        if decision is not None:
+            self._decide(mitigator, decision)
+        if mitigator.closed is not closed:
+            self._tell_bill(mitigator)
+        if self._links and mitigator.arrangement.holders and not mitigator.is_on_trial:
+            self._links = ()  # It carries nothing any more, so nobody can tell how it is.
+
+    def _make_look(self, lookout: Lookout, steps: int, seconds: float) -> Look:
+        assert self._healthy_s is not None
+        last = lookout.last_step
+        condition = Condition(
+            speeds=make_speeds(self._speeds.of(lookout.steps_of(since=last - _RECENT_STEPS))),
+            links=self._links,
+        )
+        since_s = lost_s = 0.0
+        if self._news is not None and not condition.is_healthy and self._end is not None:
+            since_step, began_s = self._news
+            since_s = max(0.0, self._end[1] - began_s - seconds)
+            lost_s = max(0.0, since_s - max(0, last - steps - since_step + 1) * self._healthy_s)
+            self._news = None
+        return Look(
+            step=last,
+            steps=steps,
+            seconds=seconds,
+            healthy_s=self._healthy_s,
+            condition=condition,
+            since_s=since_s,
+            lost_s=lost_s,
+        )
+
+    def _decide(self, mitigator: Mitigator, decision: Decision) -> None:
+        self._number += 1
+        incident = mitigator.incident
+        moves = _moves(decision.before, decision.arrangement, mitigator)
+        event = Decided(
+            number=self._number,
+            level=decision.level,
+            since_step=incident.since_step if incident is not None else 0,
+            speeds=dict(decision.arrangement.reckoned),
+            moves=moves,
+            without=list(decision.arrangement.without),
+            gain=decision.gain,
+            healthy_s=self._healthy_s or 0.0,
+            saved_s=decision.saved_s,
+            lost_s=decision.lost_s,
+            price_s=decision.price_s,
+            outlook_s=decision.outlook_s,
+            is_dry=decision.is_dry,
+            is_rollback=decision.is_rollback,
+        )
+        self._tell(event)
+        self._say.line(tell_decision(event))
+        if decision.is_dry:
+            return
+        self._decision, self._wished_s = decision, 0.0
+        write_wish(self._rings, Arranged(number=self._number, speeds=event.speeds, moves=moves))
+
+    def _is_granted(self) -> bool:
+        granted = self._granted
+        return self._decision is not None and granted is not None and granted.wish == self._number
+
+    def _done(self, mitigator: Mitigator, pause_s: float) -> None:
+        assert self._decision is not None
+        assert self._granted is not None
+        mitigator.done(pause_s)
+        event = Applied(
+            number=self._number,
+            level=self._decision.level,
+            version=self._granted.version,
+            pause_s=round(pause_s, 3),
+        )
+        self._decision = None
+        self._tell(event)
+        self._say.line(tell_applied(event))
+
+    def _drop_late(self, now_s: float) -> None:
+        """Give up on a wish that nobody grants: they have met for another reason, or are done."""
+        if self._decision is None or self._mitigator is None:
+            return
+        self._wished_s = self._wished_s or now_s
+        if now_s - self._wished_s < _PATIENCE_S:
+            return
+        event = Dropped(
+            number=self._number,
+            level=self._decision.level,
+            reason=f"the workers did not meet within {_PATIENCE_S:g} s",
+        )
+        self._decision = None
+        self._mitigator.refused()
+        self._tell(event)
+        self._say.line(tell_dropped(event))
+
+    def _tell_bill(self, mitigator: Mitigator) -> None:
+        incident = mitigator.closed
+        assert incident is not None
+        self._speeds.forget()
+        event = IncidentClosed(
+            since_step=incident.since_step,
+            lasted_s=round(incident.age_s, 3),
+            lost_s=round(incident.lost_s, 3),
+            paid_s=round(incident.paid_s, 3),
+        )
+        self._tell(event)
+        self._say.line(tell_closed(event))
+
+
+def _model(granted: Granted) -> Model:
+    shape = Shape(dp=granted.dp, pp=granted.pp, microbatches=granted.microbatches, data_share=_DATA_SHARE)
+    return Stages(shape) if granted.is_shared_by_stage else Replicas(shape)
+
+
+def _moves(before: Arrangement, after: Arrangement, mitigator: Mitigator) -> list[tuple[int, int]]:
+    """Return from which place to which workers go."""
+    places = mitigator.model.shape.places
+    held = {before.holder(place): place for place in range(places)}
+    return [
+        (held[after.holder(place)], place) for place in range(places) if held[after.holder(place)] != place
+    ]

@@ -1,0 +1,81 @@
+"""What a guard wants of the workers of its job, and what became of it: two small files beside the rings.
+
+The guard of node 0 wishes. Its launcher, which has the hub, grants to the workers of a pipeline; rank 0 does
+to those who share out whole micro-batches. Each file is written by one of them, whole or not at all, and
+holds the last word only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.job.files import replace_file
+from holdfast.membership import Arranged
+
+_WISH, _GRANTED = "wish.json", "granted.json"
+
+
+class Granted(msgspec.Struct, frozen=True, kw_only=True):
+    """The generation that is in force."""
+
+    generation: int
+    wish: int
+    """The last wish that it follows."""
+    version: int
+    """How many updates had been applied when it began."""
+    places: dict[int, int]
+    """What each rank holds."""
+    dp: int
+    pp: int
+    microbatches: int
+    """Of each pipeline in a step."""
+    is_shared_by_stage: bool
+    """Whether a micro-batch may go to any worker of a stage; else it goes through one pipeline."""
+
+    @property
+    def is_as_begun(self) -> bool:
+        """Whether everybody is there, and holds the place of its rank."""
+        return len(self.places) == self.dp * self.pp and all(
+            rank == place for rank, place in self.places.items()
+        )
+
+
+def write_wish(folder: Path, wish: Arranged) -> bool:
+    """Leave a wish for the launcher; False if that could not be written."""
+    return _write(folder / _WISH, wish)
+
+
+def read_wish(folder: Path) -> Arranged | None:
+    """Return the last wish, None where there is none."""
+    return _read(folder / _WISH, Arranged)
+
+
+def write_granted(folder: Path, granted: Granted) -> bool:
+    """Leave word of a generation for the guard."""
+    return _write(folder / _GRANTED, granted)
+
+
+def read_granted(folder: Path) -> Granted | None:
+    """Return what is in force, None before anything is."""
+    return _read(folder / _GRANTED, Granted)
+
+
+def _write(path: Path, word: Arranged | Granted) -> bool:
+    try:
+        replace_file(path, msgspec.json.encode(word))
+    except OSError:  # Nothing is changed then; who waits for it gives up.
+        return False
+    return True
+
+
+Word = TypeVar("Word", Arranged, Granted)
+
+
+def _read(path: Path, kind: type[Word]) -> Word | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    return None

@@ -1,0 +1,85 @@
+"""How fast named ranks are, from what they need for an operation."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.diagnose.profiles import Profile
+from holdfast.diagnose.speeds import Speeds
+from holdfast.telemetry import Step, StepFlag
+
+
+def healthy(rank: int, own_s: float = 0.2, work: float = 20) -> Profile:
+    """Return a profile of a rank that needs 10 ms for an operation."""
+    return Profile(
+        rank=rank,
+        steps=50,
+        duration_s=own_s + 0.1,
+        wait_s=0.1,
+        data_s=0.0,
+        gc_s=0.0,
+        save_s=0.0,
+        cpu_s=0.0,
+        work=work,
+        is_planned=True,
+    )
+
+
+def steps(
+    rank: int, op_s: float, *, work: int = 20, count: int = 12, flags: int = StepFlag.PLANNED
+) -> list[Step]:
+    """Return steps in which a rank needs so long for an operation."""
+    return [
+        Step(
+            rank=rank,
+            step=number,
+            ended_s=float(number),
+            duration_s=work * op_s + 0.1,
+            wait_s=0.1,
+            work=work,
+            flags=flags,
+        )
+        for number in range(count)
+    ]
+
+
+def test_speed_is_told_by_operation() -> None:
+    """With half of the work and twice the time for each operation it is half as fast, not as fast as ever."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1)})
+    assert speeds.of({1: steps(1, 0.02, work=10)}) == {1: pytest.approx(0.5)}
+
+
+def test_well_again_when_it_is() -> None:
+    """Nine tenths of its speed is not; what it had before is."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1)})
+    assert speeds.of({1: steps(1, 0.02)}) == {1: pytest.approx(0.5)}
+    assert speeds.of({1: steps(1, 0.0112)}) == {1: pytest.approx(0.893)}
+    assert speeds.of({1: steps(1, 0.0101)}) == {}
+
+
+def test_noise_is_no_change() -> None:
+    """A few percent more or less, and the plan stands."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1)})
+    first = speeds.of({1: steps(1, 0.02)})
+    assert speeds.of({1: steps(1, 0.0208)}) == first
+    assert speeds.of({1: steps(1, 0.025)}) == {1: pytest.approx(0.4)}
+
+
+def test_nothing_is_told_from_too_little() -> None:
+    """Few steps, steps without a plan, ranks of whom nobody knows what they were."""
+    speeds = Speeds()
+    speeds.follow([1, 2], {1: healthy(1)})
+    assert speeds.ranks == [1]
+    assert speeds.of({1: steps(1, 0.02, count=5)}) == {}
+    assert speeds.of({1: steps(1, 0.02, flags=0)}) == {}
+
+
+def test_what_it_was_held_against_stays() -> None:
+    """Named a second time, after the trouble has become usual: the first healthy profile counts."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1)})
+    speeds.follow([1], {1: healthy(1, own_s=0.4)})
+    assert speeds.of({1: steps(1, 0.02)}) == {1: pytest.approx(0.5)}
