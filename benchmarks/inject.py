@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from holdfast.faults import SECONDS_KINDS, Fault, FaultKind
 from holdfast.lab.device import LABEL
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.injectors import namespaces, quota
 from holdfast.lab.recorder import StepRow
-from holdfast.values import SECONDS_KINDS, Fault, FaultKind
 
 BLOCK = 10
 """Steps in a row with, and then without, the fault."""

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import common
-from holdfast.plan.planner import make_plan
-from holdfast.plan.problem import Problem, Worker, make_speeds
 from holdfast.serve.chart import Chart, Panel, Series, draw
 from holdfast.values import JobStopped, Regrouped
+from returning.foretold import Costs, Shape, Span, foretell
 from returning.runs import Launched
 from returning.spot import Fleet, Sample, play, read_trace
 
@@ -33,9 +32,10 @@ def main() -> None:
     options = parse()
     changes = [change for change in read_trace(options.trace) if change.at_s <= options.until_s]
     first, rest = changes[:WORKERS], changes[WORKERS:]
-    unit_s = options.op_ms / 1000
-    healthy_s = make_plan(Problem(dp=DP, pp=PP, microbatches=MICROBATCHES)).period * unit_s
-    steps = options.steps or int(1.02 * rest[-1].at_s / options.compress / healthy_s)
+    shape = Shape(DP, PP, MICROBATCHES, options.op_ms / 1000)
+    costs = Costs(options.start_s, options.enter_s, options.pause_s)
+    spans = foretell(shape, [change.node for change in first], rest, options.compress, costs)
+    steps = options.steps or int(sum(span.steps for span in spans))
     calm = _calm(steps)
     with tempfile.TemporaryDirectory() as folder:
         job = [*_job(steps), "--op-ms", str(options.op_ms), "--checkpoints", f"{folder}/checkpoints"]
@@ -49,9 +49,9 @@ def main() -> None:
                 samples.append(sample)
                 bar.update(task, completed=sample.step)
         fleet.close()
-        row = _tell(run, samples, calm, len(changes))
+        row = _tell(run, calm, len(changes)) | _compare(samples, spans)
         if options.plot is not None:
-            options.plot.write_text(_draw(run, samples, unit_s))
+            options.plot.write_text(_draw(samples, spans, shape.steps_per_s(frozenset())))
         if not row["same bits"] and options.keep is not None:
             options.keep.write_text(run.said)
     common.show("soak", [row], _notes(samples, steps, options), as_json=options.json)
@@ -65,7 +65,15 @@ def _calm(steps: int) -> set[str]:
         return set(run.digests().values())
 
 
-def _tell(run: Launched, samples: list[Sample], calm: set[str], changes: int) -> dict[str, Any]:
+def _compare(samples: list[Sample], spans: list[Span]) -> dict[str, Any]:
+    """Compare how far it came in the time of the trace with what was foretold."""
+    end_s = min(samples[-1].at_s, spans[-1].end_s)
+    until = [each for each in samples if each.at_s <= end_s]
+    measured = (until[-1].step - until[0].step) / (until[-1].at_s - until[0].at_s)
+    return {"of simulated": round(measured / _between(spans, until[0].at_s, until[-1].at_s), 3)}
+
+
+def _tell(run: Launched, calm: set[str], changes: int) -> dict[str, Any]:
     regroups = [event for event in run.events() if isinstance(event, Regrouped)]
     after = regroups[1:]
     generations = [event.generation for event in regroups]
@@ -96,15 +104,13 @@ def _notes(samples: list[Sample], steps: int, options: argparse.Namespace) -> li
     ]
 
 
-def _draw(run: Launched, samples: list[Sample], unit_s: float) -> str:
-    """Draw steps per second beside what the plans say, and what as many workers would do at best."""
-    spans = [(a, b) for a, b in pairwise(samples[:: max(1, int(WINDOW_S))]) if b.at_s > a.at_s]
-    measured = tuple(((a.at_s + b.at_s) / 120, (b.step - a.step) / (b.at_s - a.at_s)) for a, b in spans)
-    planned, scaled = [], []
-    healthy = 1 / (_period(list(range(WORKERS))) * unit_s)
-    for at_s, event in _regroups(run, samples):
-        planned.append((at_s / 60, 1 / (_period(event.places or event.members) * unit_s)))
-        scaled.append((at_s / 60, healthy * len(event.members) / WORKERS))
+def _draw(samples: list[Sample], spans: list[Span], healthy: float) -> str:
+    """Draw steps per second beside what was foretold, and what as many workers would do at best."""
+    edges = [(a, b) for a, b in pairwise(samples[:: max(1, int(WINDOW_S))]) if b.at_s > a.at_s]
+    measured = tuple(((a.at_s + b.at_s) / 120, (b.step - a.step) / (b.at_s - a.at_s)) for a, b in edges)
+    windows = [(a.at_s, b.at_s) for a, b in edges]
+    foretold = tuple(((a + b) / 120, _between(spans, a, b)) for a, b in windows)
+    scaled = tuple((each.start_s / 60, healthy * each.placed / WORKERS) for each in spans)
     workers = tuple((each.at_s / 60, float(min(WORKERS, each.workers))) for each in samples)
     return draw(
         Chart(
@@ -117,8 +123,8 @@ def _draw(run: Launched, samples: list[Sample], unit_s: float) -> str:
                 Panel(
                     y_label="steps per second",
                     series=(
-                        Series(name="fault-scaled", points=tuple(scaled), is_step=True, is_reference=True),
-                        Series(name="planned", points=tuple(planned), is_step=True),
+                        Series(name="fault-scaled", points=scaled, is_step=True, is_reference=True),
+                        Series(name="simulated", points=foretold),
                         Series(name="measured", points=measured, is_main=True),
                     ),
                 ),
@@ -132,21 +138,13 @@ def _draw(run: Launched, samples: list[Sample], unit_s: float) -> str:
     )
 
 
-def _regroups(run: Launched, samples: list[Sample]) -> list[tuple[float, Regrouped]]:
-    """Return when each generation began, on the clock of the samples, by the steps that they had made."""
-    found = []
-    for event in run.events():
-        if isinstance(event, Regrouped):
-            at_s = next((each.at_s for each in samples if each.step >= event.version), samples[-1].at_s)
-            found.append((at_s, event))
-    return found
-
-
-def _period(places: list[int]) -> float:
-    gone = {Worker(*divmod(place, PP)): 0.0 for place in range(WORKERS) if place not in places}
-    return make_plan(
-        Problem(dp=DP, pp=PP, microbatches=MICROBATCHES, speeds=make_speeds(DP, PP, gone))
-    ).period
+def _between(spans: list[Span], start_s: float, end_s: float) -> float:
+    """Return the steps per second that were foretold for a window, pauses included."""
+    steps = 0.0
+    for span in spans:
+        begin_s = max(start_s, span.start_s + span.pause_s)
+        steps += max(0.0, min(end_s, span.end_s) - begin_s) * span.steps_per_s
+    return steps / (end_s - start_s)
 
 
 def _job(steps: int) -> list[str]:
@@ -161,6 +159,9 @@ def parse() -> argparse.Namespace:
     made.add_argument("--until-s", type=float, default=1e9, help="only the beginning of the trace")
     made.add_argument("--steps", type=int, default=0, help="0: as many as the trace takes")
     made.add_argument("--op-ms", type=float, default=10.0)
+    made.add_argument("--start-s", type=float, default=6.0, help="foretold: from arrival to a place")
+    made.add_argument("--enter-s", type=float, default=2.0, help="foretold: from a place to work")
+    made.add_argument("--pause-s", type=float, default=0.3, help="foretold: nobody trains at a change")
     made.add_argument("--plot", type=Path, help="write a picture, an SVG")
     made.add_argument("--keep", type=Path, help="write what was printed, if it went wrong")
     return made.parse_args()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -41,16 +41,6 @@ class Sample:
     files: int
     """Open in the launcher and the guard."""
     worker_files: int
-
-
-@dataclass
-class Played:
-    """What came of a trace."""
-
-    changes: int = 0
-    arrivals: int = 0
-    removals: int = 0
-    samples: list[Sample] = field(default_factory=list)
 
 
 def read_trace(path: Path) -> list[Change]:
