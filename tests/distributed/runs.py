@@ -90,9 +90,11 @@ class Run:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *arguments: str, has_run_dir: bool = True, **env: str) -> Iterator[Run]:
+def running(
+    folder: Path, *arguments: str, verb: str = "run", has_run_dir: bool = True, **env: str
+) -> Iterator[Run]:
     """A run that is gone at the end of the block, whatever the test did to it."""
-    run = Run(folder, *arguments, has_run_dir=has_run_dir, **env)
+    run = Run(folder, *arguments, verb=verb, has_run_dir=has_run_dir, **env)
     try:
         yield run
     finally:

@@ -134,3 +134,13 @@ def test_collective_always_learns_that_its_generation_is_over(lab: Lab) -> None:
     ran = run(lab, "pipescenes", 2, "woken", "40", has_hub=False)
     assert ran.result.exit_codes == [0, 0], ran.story
     assert [len(log.splitlines()) for log in ran.result.logs] == [40, 40]
+
+
+def test_ranks_follow_a_wish_at_the_same_step(lab: Lab, tmp_path: Path) -> None:
+    """One hears of it later than the other: until it has, both go on as before; no number is done twice."""
+    ran = run(lab, "pipescenes", 2, "shares", str(tmp_path), has_hub=False)
+    assert ran.result.exit_codes == [0, 0], ran.story
+    taken = [re.findall(r"\[(.*)\]", log) for log in ran.result.logs]
+    both = [[[int(word) for word in text.split(",")] for text in pair] for pair in zip(*taken, strict=True)]
+    assert [(len(a), len(b)) for a, b in both] == [(4, 4)] * 3 + [(5, 3)] * 3
+    assert all(sorted([*a, *b]) == list(range(8)) for a, b in both)

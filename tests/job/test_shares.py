@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from torch import nn
 
 import holdfast
 from holdfast.errors import InputError
-from pipejobs import run
 
 
 def test_alone_it_takes_them_all() -> None:
@@ -50,19 +48,3 @@ def test_no_micro_batches_are_refused() -> None:
     """The line names what was given."""
     with pytest.raises(InputError, match="microbatches is 0, expected 1 or more"):
         holdfast.Shares(0)
-
-
-@pytest.mark.processes
-def test_ranks_follow_a_wish_at_the_same_step(lab: object, tmp_path: Path) -> None:
-    """One hears of it later than the other: until it has, both go on as before; no number is done twice."""
-    ran = run(lab, "pipescenes", 2, "shares", str(tmp_path), has_hub=False)  # type: ignore[arg-type]
-    assert ran.result.exit_codes == [0, 0], ran.story
-    taken = [[eval_line(line) for line in log.splitlines() if line[0] == "["] for log in ran.result.logs]
-    both = list(zip(*taken, strict=True))
-    assert [(len(a), len(b)) for a, b in both] == [(4, 4)] * 3 + [(5, 3)] * 3
-    assert all(sorted([*a, *b]) == list(range(8)) for a, b in both)
-
-
-def eval_line(line: str) -> list[int]:
-    """Return the numbers of a printed list."""
-    return [int(word) for word in line.strip("[]").split(",")]

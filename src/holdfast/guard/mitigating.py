@@ -137,7 +137,7 @@ class Mitigation:
             speeds=make_speeds(self._speeds.of(lookout.steps_of(since=last - _RECENT_STEPS))),
             links=self._links,
         )
-        since_s = lost_s = 0.0
+        since_s, lost_s, since_step = 0.0, 0.0, last
         if self._news is not None and not condition.is_healthy and self._end is not None:
             since_step, began_s = self._news
             since_s = max(0.0, self._end[1] - began_s - seconds)
@@ -151,6 +151,7 @@ class Mitigation:
             condition=condition,
             since_s=since_s,
             lost_s=lost_s,
+            since_step=since_step,
         )
 
     def _decide(self, mitigator: Mitigator, decision: Decision) -> None:

@@ -96,6 +96,11 @@ class Device:
             self._slowdown = factor
             _tell_clock(1 / factor)
 
+    def use(self, op_s: float) -> None:
+        """Take note that a job uses the device, and how long an op of it lasts."""
+        self.op_s = op_s
+        _tell_clock(1 / self._slowdown)
+
     def attach(self, module: Any) -> None:
         """Make forward of the module last ``op_s`` and backward twice that, as they do on hardware."""
         _tell_clock(1 / self._slowdown)

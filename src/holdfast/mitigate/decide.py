@@ -51,6 +51,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago it began, where that is news."""
     lost_s: float = 0.0
     """What it has cost until now, where that is news."""
+    since_step: int | None = None
+    """At which step it began; None: at this one."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,7 +176,12 @@ class Mitigator:
         self._missed_s = max(0.0, look.since_s - look.lost_s)
         self._condition = look.condition
         if self.incident is None:
-            self.incident = Incident(look.condition, step=look.step, lost_s=look.lost_s, age_s=look.since_s)
+            self.incident = Incident(
+                look.condition,
+                step=look.step if look.since_step is None else look.since_step,
+                lost_s=look.lost_s,
+                age_s=look.since_s,
+            )
             self._failed = dict.fromkeys(LEVELS, 0)
         elif is_new:
             self.incident.regime_s = look.since_s
