@@ -13,8 +13,8 @@ demo: .venv/ready ## Break a real job on purpose and watch it
 	$(BIN)/holdfast demo
 
 test: .venv/ready ## The whole suite: what needs the machine for itself one by one, the rest side by side
-	$(BIN)/python -m pytest -n 2 -m "not alone"
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -n 2 -m "not alone" --durations=25
+	$(BIN)/python -m pytest -m alone --durations=25
 
 fast: .venv/ready ## The part of the suite without real processes
 	$(BIN)/python -m pytest -n 2 -m "not processes"

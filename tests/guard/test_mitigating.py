@@ -1,0 +1,174 @@
+"""What a guard does about suspects: wishes, and what it makes of their being granted, or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers import SUSPECT, Ears
+from holdfast.diagnose.lookout import Lookout, Trouble
+from holdfast.diagnose.profiles import profiles_of
+from holdfast.guard.levels import parse_levels
+from holdfast.guard.mitigating import Mitigation
+from holdfast.job.wishes import Granted, read_wish, write_granted
+from holdfast.telemetry import Step, StepFlag
+from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed
+
+STEP_S = 0.1
+WORK = 24
+"""Operations of each rank in a step."""
+
+
+class Job:
+    """Two pipelines of two stages, ten steps a second, of which a rank can be slow."""
+
+    def __init__(self, folder: Path, ears: Ears, *, act: str = "S2") -> None:
+        self.folder = folder
+        self.told: list[AnyEvent] = []
+        self.lookout = Lookout()
+        self.mitigation = Mitigation(
+            folder, allowed=lambda: parse_levels(act), tell=self.told.append, say=ears.say
+        )
+        self.step = 0
+        self.now_s = 0.0
+        self.work = [WORK] * 4
+        self.slow: dict[int, float] = {}
+        self.grant(generation=0, wish=0)
+
+    def grant(self, *, generation: int, wish: int, ranks: int = 4) -> None:
+        """Let the launcher say what is in force."""
+        places = {rank: rank for rank in range(ranks)}
+        sizes = {"dp": 2, "pp": 2, "microbatches": 4}
+        write_granted(
+            self.folder,
+            Granted(
+                generation=generation,
+                wish=wish,
+                version=self.step,
+                places=places,
+                is_shared_by_stage=True,
+                **sizes,
+            ),
+        )
+
+    def live(self, seconds: int) -> None:
+        """Train, and let the guard look once a second."""
+        for _ in range(seconds):
+            for _ in range(10):
+                self._make_step()
+            self.mitigation.look(self.lookout, self.now_s)
+
+    def blame(self) -> None:
+        """Say that rank 1 is slow, since the last second began."""
+        healthy = profiles_of(self.lookout.steps_of(since=0), since=0, until=self.step - 10)
+        self.mitigation.blame(
+            [SUSPECT],
+            Trouble(
+                since_step=self.step - 10,
+                since_s=self.now_s - 2.0,
+                healthy=healthy,
+                healthy_since_s=0.0,
+                healthy_steps={},
+            ),
+        )
+
+    def decided(self) -> list[Decided]:
+        return [event for event in self.told if isinstance(event, Decided)]
+
+    def _make_step(self) -> None:
+        own = [0.9 * STEP_S * self.work[rank] / WORK * self.slow.get(rank, 1.0) for rank in range(4)]
+        duration_s = max(own) + 0.1 * STEP_S
+        self.now_s += duration_s
+        self.lookout.take(
+            [
+                Step(
+                    rank=rank,
+                    step=self.step,
+                    ended_s=self.now_s,
+                    duration_s=duration_s,
+                    wait_s=duration_s - own[rank],
+                    work=self.work[rank],
+                    flags=StepFlag.PLANNED,
+                )
+                for rank in range(4)
+            ]
+        )
+        self.step += 1
+
+
+@pytest.fixture
+def job(tmp_path: Path, ears: Ears) -> Job:
+    """A job that has been healthy for a while, and whose rank 1 has been slow for a second."""
+    made = Job(tmp_path, ears)
+    made.live(20)
+    made.slow = {1: 2.0}
+    made.live(1)
+    made.blame()
+    return made
+
+
+def test_slow_rank_is_worked_around_and_comes_back(job: Job, ears: Ears) -> None:
+    """A wish, granted; the bill when all is well again."""
+    job.live(12)
+    [decided] = job.decided()
+    assert (decided.level, decided.speeds) == ("S2", {1: pytest.approx(0.5, abs=0.02)})
+    wish = read_wish(job.folder)
+    assert wish is not None
+    assert (wish.number, wish.moves) == (1, [])
+    job.grant(generation=1, wish=1)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(10)
+    [applied] = [event for event in job.told if isinstance(event, Applied)]
+    assert applied.number == 1
+    job.slow = {}
+    job.live(4)
+    assert [each.level for each in job.decided()] == ["S2", "undo"]
+    job.grant(generation=2, wish=2)
+    job.work = [WORK] * 4
+    job.live(4)
+    [bill] = [event for event in job.told if isinstance(event, IncidentClosed)]
+    assert 5 < bill.lost_s < 40
+    assert any("does S2" in line for line in ears.lines())
+
+
+def test_who_dies_meanwhile_ends_the_matter(job: Job) -> None:
+    """The workers have gone on in another way: what was known is about another job."""
+    job.live(12)
+    assert len(job.decided()) == 1
+    job.grant(generation=1, wish=0, ranks=3)
+    job.live(100)
+    assert len(job.decided()) == 1
+    assert not any(isinstance(event, Applied | Dropped) for event in job.told)
+
+
+def test_a_wish_that_nobody_grants_is_dropped(job: Job) -> None:
+    """After a minute; then it is wished for again."""
+    job.live(60)
+    assert [event.number for event in job.told if isinstance(event, Dropped)] == [1]
+    assert [each.number for each in job.decided()] == [1, 2]
+
+
+def test_without_leave_it_is_told_once(tmp_path: Path, ears: Ears) -> None:
+    """And nothing is wished for."""
+    job = Job(tmp_path, ears, act="none")
+    job.live(20)
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.blame()
+    job.live(40)
+    [decided] = job.decided()
+    assert decided.is_dry
+    assert read_wish(tmp_path) is None
+
+
+def test_a_job_that_nobody_can_arrange_is_left_alone(tmp_path: Path, ears: Ears) -> None:
+    """No hub and no shares: nothing is said that nobody could do."""
+    job = Job(tmp_path, ears)
+    (tmp_path / "granted.json").unlink()
+    job.live(20)
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.blame()
+    job.live(40)
+    assert job.told == []
