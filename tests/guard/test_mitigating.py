@@ -112,7 +112,8 @@ def test_slow_rank_is_worked_around_and_comes_back(job: Job, ears: Ears) -> None
     """A wish, granted; the bill when all is well again."""
     job.live(12)
     [decided] = job.decided()
-    assert (decided.level, decided.speeds) == ("S2", {1: pytest.approx(0.5, abs=0.02)})
+    assert (decided.level, set(decided.speeds)) == ("S2", {1})
+    assert decided.speeds[1] == pytest.approx(0.5, abs=0.02)
     wish = read_wish(job.folder)
     assert wish is not None
     assert (wish.number, wish.moves) == (1, [])
