@@ -377,3 +377,13 @@ def test_a_wish_that_comes_while_somebody_has_died_is_not_granted() -> None:
     assert controller.handle(Arranged(number=1, speeds={1: 0.5})) == [Invite(generation=1)]
     answers(controller, reported([0, 1, 2], 1, version=7))
     assert controller.handle(Arranged(number=1, speeds={1: 0.5})) == []
+
+
+def test_spares_that_wait_keep_no_wish_from_being_granted() -> None:
+    """One that is on its way to a place does."""
+    controller = begun(SQUARE)
+    controller.handle(newcomer(17))
+    assert controller.handle(Arranged(number=1, speeds={3: 0.5})) == [Invite(generation=0)]
+    other = without_3()
+    other.handle(newcomer(17))
+    assert other.handle(Arranged(number=1, speeds={1: 0.5})) == []

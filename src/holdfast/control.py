@@ -211,7 +211,8 @@ class Controller:
         return self._invite()
 
     def _arrange(self, event: Arranged) -> list[Action]:
-        if event.number <= self._wish or self._reports or self.newcomers or self.generation < 0:
+        is_changing = self._reports or any(each.place is not None for each in self.newcomers.values())
+        if event.number <= self._wish or is_changing or self.generation < 0:
             return []  # They are about to meet for another reason: it was decided about something else.
         self._wish, self.measured, self._wanted = event.number, dict(event.speeds), list(event.moves)
         return self._invite()
