@@ -45,12 +45,13 @@ def measure(shape: str, seed: int, calm: dict[int, str], op_ms: float) -> dict[s
 def _tell(run: Launched, rank: int, killed_s: float, calm: dict[int, str]) -> dict[str, Any]:
     entered = [e for e in run.events() if isinstance(e, Regrouped) and rank in e.newcomers]
     mine = run.numbers("ends").get(rank, [])
-    took = re.search(rf"rank {rank} took over ([\d.]+) MB and (\d+) updates", run.said)
+    took = re.search(rf"rank {rank} took over ([\d.]+) MB and (\d+) updates in ([\d.]+) s", run.said)
     return {
         "back after, s": round(mine[0] - killed_s, 2) if entered and mine else None,
         "at step": entered[0].version if entered else None,
         "MB": float(took[1]) if took else None,
         "updates replayed": int(took[2]) if took else None,
+        "fed for, s": float(took[3]) if took else None,
         "others lost, steps": _lost(run, rank, mine[0]) if entered and mine else None,
         "same bits": run.process.returncode == 0 and bool(entered) and run.digests() == calm,
     }
@@ -72,10 +73,11 @@ def summary(rows: list[dict[str, Any]]) -> str:
     """Say what all of them came to."""
     lost = [row["others lost, steps"] for row in rows if row["others lost, steps"] is not None]
     back = [row["back after, s"] for row in rows if row["back after, s"] is not None]
+    fed = [row["fed for, s"] for row in rows if row["fed for, s"] is not None]
+    back_s, fed_s, steps = (statistics.median(each or [0]) for each in (back, fed, lost))
     return (
-        f"back after {statistics.median(back or [0]):.1f} s in the median, of which most is the start of "
-        f"Python and torch; the others lost {statistics.median(lost or [0]):.1f} steps, at most "
-        f"{max(lost or [0]):.1f}"
+        f"back after {back_s:.1f} s in the median, {fed_s:.1f} s of them from asking for a donor until it "
+        f"works; the others lost {steps:.1f} steps, at most {max(lost or [0]):.1f}"
     )
 
 
