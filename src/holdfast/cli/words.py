@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.diagnose.telling import tell_change, tell_probe, tell_profile, tell_suspect
 from holdfast.faults import Fault
 from holdfast.guard.deaths import short_cause
-from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped
+from holdfast.mitigate.telling import name_decision, tell_applied, tell_closed, tell_dropped
 from holdfast.values import (
     AnyEvent,
     Applied,
@@ -86,7 +86,7 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             whom = "; ".join(map(tell_suspect, event.suspects))
             return f"no step and no call for {event.lasted_s:.0f} s: {whom}"
         case Decided():
-            return tell_decision(event)
+            return name_decision(event)
         case Applied():
             return tell_applied(event)
         case Dropped():

@@ -22,6 +22,15 @@ def tell_decision(event: Decided) -> str:
     return f"{verb} {event.level}, {_deed(event)}: {reason}{allowed}"
 
 
+def name_decision(event: Decided) -> str:
+    """Return it as a short clause."""
+    verb = "would do" if event.is_dry else "does"
+    if event.is_rollback or event.level == "undo":
+        return f"{verb} {event.level}: {'it did not help' if event.is_rollback else 'the trouble is over'}"
+    price = f"for about {event.price_s:.2g} s"
+    return f"{verb} {event.level}: saves {event.saved_s:.1f} of {event.lost_s:.1f} s, {price}"
+
+
 def tell_applied(event: Applied) -> str:
     """Return when it was done, and what it cost."""
     return f"{event.level} is in force from step {event.version} on, after a pause of {event.pause_s:.2f} s"
