@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.diagnose.telling import tell_change, tell_probe, tell_profile, tell_suspect
 from holdfast.faults import Fault
 from holdfast.guard.deaths import short_cause
-from holdfast.mitigate.telling import name_decision, tell_applied, tell_closed, tell_dropped
+from holdfast.mitigate.telling import name_deed
 from holdfast.values import (
     AnyEvent,
     Applied,
@@ -85,14 +85,8 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
         case JobHung():
             whom = "; ".join(map(tell_suspect, event.suspects))
             return f"no step and no call for {event.lasted_s:.0f} s: {whom}"
-        case Decided():
-            return name_decision(event)
-        case Applied():
-            return tell_applied(event)
-        case Dropped():
-            return tell_dropped(event)
-        case IncidentClosed():
-            return tell_closed(event)
+        case Decided() | Applied() | Dropped() | IncidentClosed():
+            return name_deed(event)
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -9,10 +9,12 @@ import msgspec
 
 from holdfast.errors import InputError
 from holdfast.job.files import replace_file
-from holdfast.mitigate.ledger import LEVELS, Level
+from holdfast.mitigate.ledger import Level
 
 _FILE = "act.json"
-_NAMED: dict[str, Level] = {level.lower(): level for level in LEVELS if level != "undo"}
+_DOABLE: tuple[Level, ...] = ("S2", "S3")
+"""A restart without somebody, S4, is decided about in simulation; nobody here can do it."""
+_NAMED: dict[str, Level] = {level.lower(): level for level in _DOABLE}
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -25,7 +27,7 @@ def parse_levels(words: str) -> frozenset[Level]:
     if text in ("", "none"):
         return frozenset()
     if text == "all":
-        return frozenset(LEVELS)
+        return frozenset(["undo", *_DOABLE])
     found = {_NAMED.get(word.strip()) for word in text.split(",")}
     if None in found:
         raise InputError(f"act is {words!r}, expected all, none, or a list of {', '.join(_NAMED.values())}")

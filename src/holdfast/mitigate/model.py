@@ -7,6 +7,7 @@ stage has time; ``Replicas`` is any other job, whose pipelines take whole micro-
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -63,7 +64,7 @@ class Model(Protocol):
         """Say whether the job can be arranged so."""
 
 
-class _Counted:
+class _Counted(ABC):
     """What both kinds of job have in common."""
 
     def __init__(self, shape: Shape, *, spares: int = 0) -> None:
@@ -76,8 +77,9 @@ class _Counted:
         """Say whether somebody is left to do the work."""
         return len(self._hit(arrangement)) < self.shape.dp
 
+    @abstractmethod
     def _slowdown(self, condition: Condition, arrangement: Arrangement) -> float:
-        raise NotImplementedError
+        """Return what ``slowdown`` remembers."""
 
     def _hit(self, arrangement: Arrangement) -> set[int]:
         """Pipelines that miss a worker, after the spares have taken what places they can."""

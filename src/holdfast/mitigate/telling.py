@@ -22,8 +22,20 @@ def tell_decision(event: Decided) -> str:
     return f"{verb} {event.level}, {_deed(event)}: {reason}{allowed}"
 
 
-def name_decision(event: Decided) -> str:
-    """Return it as a short clause."""
+def name_deed(event: Decided | Applied | Dropped | IncidentClosed) -> str:
+    """Return anything about a decision as a short clause."""
+    match event:
+        case Decided():
+            return _name_decision(event)
+        case Applied():
+            return tell_applied(event)
+        case Dropped():
+            return tell_dropped(event)
+        case IncidentClosed():
+            return tell_closed(event)
+
+
+def _name_decision(event: Decided) -> str:
     verb = "would do" if event.is_dry else "does"
     if event.is_rollback or event.level == "undo":
         return f"{verb} {event.level}: {'it did not help' if event.is_rollback else 'the trouble is over'}"
