@@ -173,3 +173,19 @@ def test_a_job_that_nobody_can_arrange_is_left_alone(tmp_path: Path, ears: Ears)
     job.blame()
     job.live(40)
     assert job.told == []
+
+
+def test_what_a_dead_guard_had_done_is_undone(job: Job, ears: Ears) -> None:
+    """The next one finds the work shared out around nobody; its wishes have numbers of their own."""
+    job.live(12)
+    job.grant(generation=1, wish=1)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(3)
+    job.slow = {}
+    job.told.clear()
+    job.mitigation = Mitigation(
+        job.folder, allowed=lambda: parse_levels("S2"), tell=job.told.append, say=ears.say
+    )
+    job.live(5)
+    [decided] = job.decided()
+    assert (decided.level, decided.number, decided.speeds) == ("undo", 2, {})

@@ -13,7 +13,7 @@ from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.speeds import Speeds
 from holdfast.findings import Suspect
 from holdfast.guard.say import Say
-from holdfast.job.wishes import Granted, read_granted, write_wish
+from holdfast.job.wishes import Granted, read_granted, read_wish, write_wish
 from holdfast.membership import Arranged
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
 from holdfast.mitigate.decide import Decision, Look, Mitigator
@@ -83,7 +83,8 @@ class Mitigation:
         mitigator = self._mitigator
         if end is None or mitigator is None:
             return
-        if mitigator.incident is None and mitigator.arrangement.is_original:
+        is_calm = mitigator.incident is None and mitigator.arrangement.is_original
+        if is_calm or self._healthy_s is None:
             self._healthy_s = lookout.healthy_s or self._healthy_s
         before, self._end = self._end, end
         if before is None or end[0] <= before[0] or self._healthy_s is None:
@@ -103,12 +104,17 @@ class Mitigation:
         if is_ours:
             return  # The next look tells what it took.
         self._forget()
+        last = read_wish(self._rings)
+        if last is not None:  # Of a guard before this one, perhaps: numbers only go up.
+            self._number = max(self._number, last.number)
         if granted.is_as_begun:
             self._mitigator = Mitigator(_model(granted), self._prices, allowed=self._allowed())
+            if last is not None and granted.wish == last.number:
+                self._mitigator.arrangement = Arrangement(reckoned=make_speeds(last.speeds))
 
     def _forget(self) -> None:
         """Begin anew: somebody has died or come back, and what was known is about another job."""
-        self._mitigator = self._decision = self._end = None
+        self._mitigator = self._decision = self._end = self._news = None
         self._speeds.forget()
         self._links = ()
 

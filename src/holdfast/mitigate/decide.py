@@ -120,6 +120,8 @@ class Mitigator:
         """Take in some steps, and return what is to be done now, if anything."""
         self._now_s += look.seconds
         self._notice(look)
+        if self.incident is None and look.condition.is_healthy and not self.arrangement.is_original:
+            self._resume(look)
         incident = self.incident
         if incident is None:
             return None
@@ -187,6 +189,11 @@ class Mitigator:
             self.incident.regime_s = look.since_s
             self._trial = None  # What is measured from now on has other reasons too.
         self._pace = _Pace()
+
+    def _resume(self, look: Look) -> None:
+        """Take up what somebody who is no more has left: an arrangement that holds up a healthy job."""
+        if self._ways.of(look.condition, self.arrangement):
+            self.incident = Incident(look.condition, step=look.step, lost_s=0.0, age_s=0.0)
 
     def _weigh(self, incident: Incident, look: Look, ways: list[Option]) -> None:
         measured = look.seconds / (look.steps * look.healthy_s) - 1.0 if look.steps else 0.0
