@@ -98,7 +98,10 @@ def failure_of(write: Callable[[], None]) -> str | None:
     try:
         write()
     except (OSError, RuntimeError) as error:
-        return str(error).splitlines()[0] if str(error) else type(error).__name__
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return (
+            words if isinstance(error, OSError) else f"torch could not write it, as on a full disk: {words}"
+        )
     return None
 
 
