@@ -66,10 +66,12 @@ def test_slow_worker_gets_less_work_until_it_recovers(tmp_path: Path, lab: Lab) 
         assert run.finish(120) == 0, run.output
     dry, *decided = _told(run, Decided)
     assert (dry.level, dry.is_dry) == ("S2", True)
-    assert [each.level for each in decided] == ["S2", "undo"], run.output
+    # On the way back it may be seen half recovered, and get more to do before it gets all.
+    assert {each.level for each in decided[:-1]} == {"S2"}, run.output
+    assert decided[-1].level == "undo", run.output
     assert set(decided[0].speeds) == {2}
     assert 0.35 < decided[0].speeds[2] < 0.75
-    assert decided[1].speeds == {}
+    assert decided[-1].speeds == {}
     assert [each.number for each in _told(run, Applied)] == [each.number for each in decided]
     assert len(_told(run, IncidentClosed)) == 1
     assert "would do S2" in run.output

@@ -79,6 +79,17 @@ def test_goes_back_when_the_fault_is_gone() -> None:
     assert job.mitigator.incident is None
 
 
+def test_nearly_well_is_well_enough_to_go_back() -> None:
+    """Once an even share is as fast as any other, nobody is planned for, and nothing is left behind."""
+    job = Job(Replicas(SHAPE))
+    job.live(30, SLOW)
+    job.live(30, Condition(speeds=((1, 0.9),)))
+    assert job.levels == ["S2", "undo"]
+    assert job.arrangement.is_original
+    job.live(1, Condition())
+    assert job.mitigator.incident is None
+
+
 def test_short_trouble_is_waited_out() -> None:
     """What is over before the price is reached costs nothing but itself."""
     job = Job(Replicas(SHAPE))

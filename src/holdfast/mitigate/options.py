@@ -74,9 +74,11 @@ def _ways(model: Model, condition: Condition, now: Arrangement) -> list[tuple[Le
         # A meeting to share out the work evenly again is also the time to take one's old place.
         original = Arrangement(without=now.without)
         return [("undo", "exchange" if now.holders else "replan", original)]
-    shared = msgspec.structs.replace(now, reckoned=condition.speeds)
+    shared = _shared(model, condition, now)
     exchanged = best_exchange(model, condition, shared)
-    ways: list[tuple[Level, Deed, Arrangement]] = [("S2", "replan", shared)]
+    # Who is nearly well again has as much to do as the others: then all is as it was.
+    is_back = not shared.reckoned and not shared.holders
+    ways: list[tuple[Level, Deed, Arrangement]] = [("undo" if is_back else "S2", "replan", shared)]
     if exchanged.holders != now.holders:
         ways.append(("S3", "exchange", exchanged))
     fewer = Arrangement(without=tuple(sorted({*now.without, *worst(condition)})))
@@ -84,6 +86,14 @@ def _ways(model: Model, condition: Condition, now: Arrangement) -> list[tuple[Le
     if model.slowdown(Condition(), fewer) <= model.slowdown(Condition(), Arrangement(without=now.without)):
         ways.append(("S4", "restart", fewer))
     return ways
+
+
+def _shared(model: Model, condition: Condition, now: Arrangement) -> Arrangement:
+    """Return the same with the work shared out by speed, or evenly where that is about as fast."""
+    even = msgspec.structs.replace(now, reckoned=())
+    by_speed = msgspec.structs.replace(now, reckoned=condition.speeds)
+    gain = model.slowdown(condition, even) - model.slowdown(condition, by_speed)
+    return by_speed if gain >= LEAST_GAIN else even
 
 
 def worst(condition: Condition) -> list[int]:
