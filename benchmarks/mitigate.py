@@ -3,13 +3,15 @@
 The decisions of ``holdfast.mitigate`` over a simulated cluster. ``--only`` chooses parts: ``shares`` (S2
 against all splits), ``bars`` (the simulated world against FALCON's published figures), ``single`` and
 ``compound`` (seeded incident histories against a clairvoyant), ``schedules`` (FALCON's runs of 64 and 256
-GPUs), ``healthy`` and ``liars``.
+GPUs), ``healthy`` and ``liars``. ``real`` is not simulated: 8 workers on emulated accelerators, for an hour.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import common
-from mitigating import bars, calm, histories, schedules, shares
+from mitigating import bars, calm, histories, real, schedules, shares
 
 PARTS = {
     "shares": shares.measure,
@@ -19,6 +21,7 @@ PARTS = {
     "schedules": schedules.measure,
     "healthy": calm.healthy,
     "liars": calm.liars,
+    "real": real.measure,
 }
 
 
@@ -27,6 +30,9 @@ def main() -> None:
     made = common.parser(__doc__)
     made.add_argument("--only", action="append", choices=list(PARTS))
     made.add_argument("--histories", type=int, default=10_000, help="of each kind")
+    made.add_argument("--shape", action="append", choices=list(real.SHAPES), help="of the real jobs")
+    made.add_argument("--case", help="of the real jobs: schedule or compound")
+    made.add_argument("--plot", type=Path, help="a folder for pictures of the real jobs")
     common.run_parts(PARTS, made.parse_args())
 
 

@@ -1,7 +1,7 @@
 """What follows a failure: a worker comes back, two change places, a job goes on from its checkpoint.
 
 Pipelines of emulated accelerators under ``holdfast run``, with real kills. ``--part`` chooses: ``rejoin``
-(beside what torchft takes, ``benchmarks/recovery.py``), ``swap``, ``fallback``.
+(beside what torchft takes on the same machine), ``swap``, ``fallback``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def _each_shape(part: str, options: argparse.Namespace) -> tuple[list[dict[str, 
             calm = entries.digests_of(shape, options.op_ms)
             for seed in bar.track(range(options.seed, options.seed + options.count), description=shape):
                 rows.append(measure(shape, seed, calm, options.op_ms))
-    return rows, [entries.summary(rows)] if part == "rejoin" else []
+    if part != "rejoin":
+        return rows, []
+    return rows, [entries.summary(rows), *entries.beside(options.count, options.seed)]
 
 
 def _fall_back(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.values import Regrouped
 from returning.runs import Launched, launched
+from rivals import torchft_job
 
 SHAPES = {"2x2": (2, 2, 4), "3x4": (3, 4, 6)}
 STEPS = 160
@@ -79,6 +80,25 @@ def summary(rows: list[dict[str, Any]]) -> str:
         f"back after {back_s:.1f} s in the median, {fed_s:.1f} s of them from asking for a donor until it "
         f"works; the others lost {steps:.1f} steps, at most {max(lost or [0]):.1f}"
     )
+
+
+def beside(count: int, seed: int) -> list[str]:
+    """Say what torchft takes on this machine, now: from the start of a replica until it takes part."""
+    if reason := torchft_job.unavailable():
+        return [reason]
+    lines = []
+    for workers in (2, 4):
+        for tuned in (False, True):
+            found = [
+                torchft_job.measure(
+                    workers=workers, steps=200, kill_at_s=None, seed=seed + number, tuned=tuned
+                ).rejoin_s
+                for number in range(count)
+            ]
+            back = ", ".join("never" if each is None else f"{each:.1f} s" for each in found)
+            how = "tuned" if tuned else "as shipped"
+            lines.append(f"torchft {how}, {workers} replicas of one rank: takes part {back} after its start")
+    return lines
 
 
 def job_of(shape: str, op_ms: float) -> list[str]:

@@ -88,6 +88,8 @@ class Arranged(msgspec.Struct, frozen=True, kw_only=True, tag="arranged"):
     """How fast ranks are, as measured; who is not named is healthy."""
     moves: list[tuple[int, int]] = []
     """From which place to which workers are to go."""
+    without: list[int] = []
+    """Ranks whose machines are to leave the job, which is then restarted."""
 
 
 Event = Joined | Hungry | Reported | Left | Advised | Arranged

@@ -289,6 +289,15 @@ class Dropped(Event, frozen=True, kw_only=True, tag="dropped"):
     reason: str
 
 
+class NodeLeft(Event, frozen=True, kw_only=True, tag="node_left"):
+    """A node was too slow and has left the job, which goes on without it."""
+
+    ranks: list[int]
+    """Its workers."""
+    scheduler: str
+    """What came of telling the scheduler, in one clause."""
+
+
 class IncidentClosed(Event, frozen=True, kw_only=True, tag="incident_closed"):
     """A slow job is well again, and arranged as a healthy one: the bill."""
 
@@ -349,6 +358,7 @@ AnyEvent = (
     | Decided
     | Applied
     | Dropped
+    | NodeLeft
     | IncidentClosed
     | FaultInjected
     | FaultRelieved

@@ -91,19 +91,25 @@ def test_bad_faults_get_one_line_and_exit_code_2(
     assert not (tmp_path / "holdfast_runs").exists()
 
 
-def test_the_demo_kills_a_worker_and_the_others_go_on(tmp_path: Path) -> None:
-    """In a pipe it prints one line per event, the figures at the end, and draws its picture."""
+@pytest.mark.alone
+def test_demo_slows_a_worker_and_kills_another(tmp_path: Path) -> None:
+    """In a pipe it prints one line per event, the figures and the bill at the end, and draws its picture."""
     done = _holdfast("demo", "--ranks", "4", "--picture", "demo.svg", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (
         "2 pipelines x 2 stages",
+        "fault: slow_device of rank 2 x2, from step 80",
+        "does S2: saves",
+        "rank 2 slow",
+        "worked around",
+        "the bill",
         "fault: kill of rank 3",
         "rank 3 died: SIGKILL",
         "3 workers go on from step",
         "step before",
         "worker 1.1 killed",
         "step after",
-        "to the last bit as without the failure: 40 losses",
+        "to the last bit as without the failure: 420 losses",
     ):
         assert words in " ".join(done.stdout.split())
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")

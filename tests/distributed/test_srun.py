@@ -167,3 +167,15 @@ def test_a_killed_test_leaves_no_cluster(tmp_path: Path) -> None:
         assert len(pids_with("SLURM_CONF", str(folder / "slurm.conf"))) >= 9
         process.kill()
     wait_until(lambda: pids_with("SLURM_CONF", str(folder / "slurm.conf")) == [], 10)
+
+
+def test_node_is_drained_with_the_reason(cluster: SlurmCluster, tmp_path: Path) -> None:
+    """A slow node that leaves its job gets no other, and ``sinfo -R`` says why."""
+    code = "from holdfast.guard.leaving import drain; print(drain('holdfast: rank 3 too slow'))"
+    done = cluster.run(["srun", "-N1", sys.executable, "-c", code], cwd=tmp_path)
+    node, _, rest = done.stdout.strip().partition(" ")
+    assert rest == "is drained", done.stderr
+    shown = cluster.run(["scontrol", "show", "node", node], cwd=tmp_path).stdout
+    assert "DRAIN" in shown
+    assert "Reason=holdfast: rank 3 too slow" in shown
+    cluster.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], cwd=tmp_path)

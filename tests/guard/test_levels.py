@@ -16,7 +16,7 @@ from holdfast.guard.levels import Allowed, change_levels, parse_levels
     [
         ("", set()),
         ("none", set()),
-        ("all", {"undo", "S2", "S3"}),
+        ("all", {"undo", "S2", "S3", "S4"}),
         ("S2", {"undo", "S2"}),
         ("s2, S3", {"undo", "S2", "S3"}),
     ],
@@ -26,10 +26,10 @@ def test_words_become_levels(words: str, levels: set[str]) -> None:
     assert parse_levels(words) == levels
 
 
-@pytest.mark.parametrize("words", ["S4", "S5", "S2,,S3", "everything", "S2 S3"])
+@pytest.mark.parametrize("words", ["S1", "S5", "S2,,S3", "everything", "S2 S3"])
 def test_other_words_are_refused(words: str) -> None:
     """The line says what is expected."""
-    with pytest.raises(InputError, match=r"expected all, none, or a list of S2, S3$"):
+    with pytest.raises(InputError, match=r"expected all, none, or a list of S2, S3, S4$"):
         parse_levels(words)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from helpers import SUSPECT, Ears
@@ -11,7 +12,7 @@ from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.profiles import profiles_of
 from holdfast.guard.levels import parse_levels
 from holdfast.guard.mitigating import Mitigation
-from holdfast.job.wishes import Granted, read_wish, write_granted
+from holdfast.job.wishes import Crew, Granted, read_wish, write_crew, write_granted
 from holdfast.telemetry import Step, StepFlag
 from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed
 
@@ -34,6 +35,7 @@ class Job:
         self.now_s = 0.0
         self.work = [WORK] * 4
         self.slow: dict[int, float] = {}
+        self.flags = StepFlag.PLANNED
         self.grant(generation=0, wish=0)
 
     def grant(self, *, generation: int, wish: int, ranks: int = 4) -> None:
@@ -89,7 +91,7 @@ class Job:
                     duration_s=duration_s,
                     wait_s=duration_s - own[rank],
                     work=self.work[rank],
-                    flags=StepFlag.PLANNED,
+                    flags=self.flags,
                 )
                 for rank in range(4)
             ]
@@ -189,3 +191,74 @@ def test_what_a_dead_guard_had_done_is_undone(job: Job, ears: Ears) -> None:
     job.live(5)
     [decided] = job.decided()
     assert (decided.level, decided.number, decided.speeds) == ("undo", 2, {})
+
+
+def _plain(tmp_path: Path, ears: Ears, crew: Crew) -> Job:
+    """A job whose workers do not meet, and whose rank 1 has been slow for a second."""
+    job = Job(tmp_path, ears, act="all")
+    (tmp_path / "granted.json").unlink()
+    job.flags = StepFlag(0)
+    write_crew(tmp_path, crew)
+    job.live(20)
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.blame()
+    return job
+
+
+CREW = Crew(attempt=0, nodes=[1, 1, 0, 0], spares=1, host=0, started_s=-10.0)
+"""Four ranks on two nodes, which took ten seconds to start; a third stands by."""
+
+
+def test_plain_job_is_restarted_without_a_slow_node(tmp_path: Path, ears: Ears) -> None:
+    """When what it costs has reached the price of a start; all who run there leave."""
+    job = _plain(tmp_path, ears, CREW)
+    job.live(8)
+    assert job.decided() == []
+    job.live(40)
+    decided = job.decided()[0]
+    assert (decided.level, decided.without, decided.is_dry) == ("S4", [0, 1], False)
+    assert decided.price_s == pytest.approx(11, abs=1)
+    assert decided.lost_s >= decided.price_s
+    wish = read_wish(tmp_path)
+    assert wish is not None
+    assert wish.without == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "crew",
+    [
+        Crew(attempt=0, nodes=[1, 1, 0, 0], spares=0, host=0, started_s=-10.0),
+        Crew(attempt=0, nodes=[1, 1, 0, 0], spares=1, host=None, started_s=-10.0),
+        Crew(attempt=0, nodes=[1, 1, 0, 0], spares=1, host=1, started_s=-10.0),
+        Crew(attempt=0, nodes=[0, 0, 0, 0], spares=0, host=0, started_s=-10.0),
+    ],
+)
+def test_nobody_leaves_whom_nobody_replaces(tmp_path: Path, ears: Ears, crew: Crew) -> None:
+    """No node stands by, nobody knows who has to stay, or it is the one that has to."""
+    job = _plain(tmp_path, ears, crew)
+    job.live(60)
+    assert job.decided() == []
+
+
+def test_plain_job_that_is_well_again_gets_its_bill(tmp_path: Path, ears: Ears) -> None:
+    """Who is slow cannot be measured there, so it is over when the job is as fast as before."""
+    job = _plain(tmp_path, ears, msgspec.structs.replace(CREW, spares=0))
+    job.live(10)
+    job.slow = {}
+    job.mitigation.relieve()
+    job.live(2)
+    [bill] = [event for event in job.told if isinstance(event, IncidentClosed)]
+    assert bill.lost_s == pytest.approx(10, abs=2)
+    assert bill.paid_s == 0
+
+
+def test_node_that_comes_to_stand_by_makes_it_possible(tmp_path: Path, ears: Ears) -> None:
+    """What the trouble has cost until then is not forgotten."""
+    job = _plain(tmp_path, ears, msgspec.structs.replace(CREW, spares=0))
+    job.live(30)
+    assert job.decided() == []
+    write_crew(tmp_path, CREW)
+    job.live(40)
+    assert job.decided()[0].level == "S4"
+    assert job.decided()[0].lost_s > 30

@@ -1,7 +1,7 @@
-"""``holdfast demo``: kill a worker of a real pipeline job, and show live how the others go on.
+"""``holdfast demo``: slow a worker of a real pipeline job down, kill another, and show live what happens.
 
 The job runs under ``holdfast inject`` as anybody's would; what is shown is read from its run directory
-and its rings, and from nowhere else. Then the same job runs without the failure, and the two are compared.
+and its rings, and from nowhere else. Then the same job runs without the faults, and the two are compared.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ from holdfast.observe.eventlog import read_run
 from holdfast.telemetry import Step
 from holdfast.values import Record, StepSeen
 
-STEPS = 40
+STEPS = 420
 STAGES = 2
 MICROBATCHES = 4
-KILL = f"kill rank={2 * STAGES - 1} at={STEPS // 2}"
+SLOW = "slow_device rank=2 at=80 for=200 severity=2"
+"""The first worker of pipeline 1, for about half a minute: longer than it takes to find it."""
+KILL = f"kill rank={2 * STAGES - 1} at={STEPS - 60}"
 """The last worker of pipeline 1, from outside."""
-PADDING = ["--op-ms", "30"]
+PADDING = ["--op-ms", "8"]
 MODULE = "holdfast.lab.jobs.adaptive"
 ARGUMENTS = ["--pp", str(STAGES), "--microbatches", str(MICROBATCHES), "--steps", str(STEPS)]
 ARGUMENTS += ["--width", "16", "--batch", "1", "--length", "8"]
 _PATIENCE_S = 600.0
-AGAIN = "the same job once more, without the failure and without the waiting, to compare"
+AGAIN = "the same job once more, without the faults and without the waiting, to compare"
 
 
 def play(*, ranks: int, picture: Path | None) -> int:
@@ -131,7 +133,9 @@ class _Show:
         self._began_s = time.monotonic()
         if not console.is_terminal:
             shape = f"{needs.dp} pipelines x {needs.pp} stages"
-            self._say(f"holdfast demo: {shape} on emulated accelerators, one worker killed with kill -9")
+            self._say(
+                f"holdfast demo: {shape} on emulated accelerators; one worker slows down, another is killed"
+            )
 
     def follow(self, job: subprocess.Popen[bytes], follower: Follower) -> None:
         """Show the job that is broken, until it ends."""
@@ -167,8 +171,19 @@ class _Show:
 @contextmanager
 def _running(run_dir: Path, ranks: int, console: Console) -> Iterator[subprocess.Popen[bytes]]:
     """Give the job that is broken, and end it with the block; if it failed, say its last words and raise."""
-    command = [sys.executable, "-P", "-m", "holdfast.cli", "inject", "--fault", KILL]
-    command += ["--run-dir", str(run_dir), "--nproc-per-node", str(ranks), "-m", MODULE]
+    command = [sys.executable, "-P", "-m", "holdfast.cli", "inject", "--fault", SLOW]
+    command += [
+        "--fault",
+        KILL,
+        "--act",
+        "S2",
+        "--run-dir",
+        str(run_dir),
+        "--nproc-per-node",
+        str(ranks),
+        "-m",
+        MODULE,
+    ]
     with tempfile.TemporaryFile("w+") as output:
         job = subprocess.Popen(
             [*command, *ARGUMENTS, *PADDING], stdout=output, stderr=output, stdin=subprocess.DEVNULL

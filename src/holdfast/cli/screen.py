@@ -11,15 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.words import phrase
-from holdfast.lab.story import Story, tell, witnessed
+from holdfast.lab.story import Slowness, Story, tell, witnessed
 from holdfast.membership import Needs
 from holdfast.telemetry import Step
 from holdfast.values import (
     AttemptStarted,
     FaultInjected,
+    IncidentClosed,
     Record,
     Regrouped,
     StepSeen,
+    SuspectsNamed,
     WorkerDied,
     WorkerReturned,
 )
@@ -28,7 +30,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 90
 _HEIGHT = 5
 _EVENTS = 7
-_LOOKS = {"starting": "dim", "connected": "cyan", "training": "green", "dead": "bold red"}
+_LOOKS = {"starting": "dim", "connected": "cyan", "training": "green", "slow": "yellow", "dead": "bold red"}
 
 
 class Screen:
@@ -82,7 +84,7 @@ class Screen:
 
 
 def states(records: Sequence[Record], ranks: int) -> list[str]:
-    """Return a word for every worker: starting, connected, training or dead."""
+    """Return a word for every worker: starting, connected, training, slow or dead."""
     words = ["starting"] * ranks
     for record in records:
         match record.event:
@@ -96,6 +98,10 @@ def states(records: Sequence[Record], ranks: int) -> list[str]:
                 words[death.rank] = "dead"
             case WorkerReturned(rank=rank):
                 words[rank] = "starting"
+            case SuspectsNamed(since_step=step, suspects=[first, *_]) if step > 0:
+                words = ["slow" if rank in first.ranks else word for rank, word in enumerate(words)]
+            case IncidentClosed():
+                words = ["training" if word == "slow" else word for word in words]
     return words
 
 
@@ -117,6 +123,8 @@ def _say_time(story: Story) -> list[tuple[str, str, str]]:
     rows = []
     if story.before_s is not None:
         rows.append(("step before", f"{1000 * story.before_s:.0f} ms", "median, emulated accelerators"))
+    if story.slowness is not None:
+        rows += _say_slowness(story.slowness)
     for recovery in story.recoveries:
         words = "lost, then the others went on: no restart, no checkpoint"
         rows.append((f"worker {recovery.worker} killed", f"{recovery.pause_s:.2f} s", words))
@@ -124,6 +132,18 @@ def _say_time(story: Story) -> list[tuple[str, str, str]]:
         words = f"{story.ratio:.2f} times the one before; planned: {story.planned_ratio:.2f} times"
         rows.append(("step after", f"{1000 * story.after_s:.0f} ms", words))
     return rows
+
+
+def _say_slowness(slow: Slowness) -> list[tuple[str, str, str]]:
+    who = ", ".join(map(str, slow.ranks))
+    rows = []
+    if slow.slow_s is not None:
+        rows.append((f"rank {who} slow", f"{1000 * slow.slow_s:.0f} ms", "a step, until something was done"))
+    if slow.around_s is not None:
+        words = f"a step with less work for it, for a pause of {slow.pause_s:.2f} s; then taken back"
+        rows.append(("worked around", f"{1000 * slow.around_s:.0f} ms", words))
+    words = f"lost to the slow worker in all; {slow.spared_s:.1f} s more, had nothing been done"
+    return [*rows, ("the bill", f"{slow.lost_s:.1f} s", words)]
 
 
 def _chart(seen: Sequence[Step]) -> Text:

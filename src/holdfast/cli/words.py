@@ -23,6 +23,7 @@ from holdfast.values import (
     JobSlowed,
     JobStopped,
     LauncherDied,
+    NodeLeft,
     Probed,
     Profiled,
     Regrouped,
@@ -87,6 +88,9 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"no step and no call for {event.lasted_s:.0f} s: {whom}"
         case Decided() | Applied() | Dropped() | IncidentClosed():
             return name_deed(event)
+        case NodeLeft():
+            ranks = ", ".join(map(str, event.ranks))
+            return f"the node of rank {ranks} was too slow and has left ({event.scheduler})"
         case FaultInjected():
             return f"fault: {name_fault(event.fault)}, from step {event.step}"
         case FaultRelieved():

@@ -27,17 +27,20 @@ from holdfast.guard.deaths import describe, first_of_nodes, first_to_die, is_ove
 from holdfast.guard.home import Home
 from holdfast.guard.hosting import Hosting, share_word
 from holdfast.guard.joining import Invitation, disinvite, invite
+from holdfast.guard.leaving import LeftOut, drain, keeps_store
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.probing import order_precheck
 from holdfast.guard.returns import Returns
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
+from holdfast.guard.standby import Standby
 from holdfast.guard.steady import SteadyRendezvous
 from holdfast.guard.store import exchange_deaths, own_stores_only
 from holdfast.guard.survival import Survival
 from holdfast.guard.workers import Worker, Workers
-from holdfast.values import AttemptEnded, AttemptStarted, Death, WorkerDied, WorkerReturned
+from holdfast.job.wishes import Crew, write_crew
+from holdfast.values import AttemptEnded, AttemptStarted, Death, NodeLeft, WorkerDied, WorkerReturned
 
 _SETTLE_S = 1.0
 
@@ -57,8 +60,8 @@ class Agent(SimpleElasticAgent):
     """Runs the workers of one node, attempt after attempt."""
 
     def __init__(self, spec: WorkerSpec, recipe: Recipe, ports: Ports, *, grace_s: float) -> None:
-        spec.rdzv_handler = steady = SteadyRendezvous(spec.rdzv_handler)
-        steady.is_steady = self._is_survivor
+        spec.rdzv_handler = self._steady = SteadyRendezvous(spec.rdzv_handler)
+        self._steady.is_steady = self._is_survivor
         super().__init__(spec)
         self.first: Death | None = None
         """Who died first in the last attempt that failed, on any node."""
@@ -73,10 +76,13 @@ class Agent(SimpleElasticAgent):
         self._workers: Workers | None = None
         self._hosting = Hosting(ports.say)
         self._returns = Returns()
+        self._standby = Standby(recipe.boot)
+        self._crew: Crew | None = None
         self._attempt = -1
 
     def stop(self) -> None:
         """End the workers that are left, by the signal that the launcher was stopped with."""
+        self._standby.close()
         self._end_workers("signal")
         self._hosting.close()
         if self.home is not None and self.home.log.node == 0:
@@ -132,6 +138,11 @@ class Agent(SimpleElasticAgent):
                 pids=[worker.pid for worker in self._workers.all],
             )
         )
+        if keeps_store(self._recipe.args.config):
+            self._survival().say_host(worker_group.group_rank)
+        if worker_group.group_rank == 0:
+            self._crew = _crew(worker_group, self._attempt)
+            write_crew(home.rings, self._crew)
         if worker_group.group_rank == 0 and self._hosting.hub_env:
             self._invite(worker_group)
         return {worker.plan.local_rank: worker.pid for worker in self._workers.all}
@@ -142,6 +153,11 @@ class Agent(SimpleElasticAgent):
         self._opened().supervisor.look()
         survival.look()
         state = self._look_at(self._workers, survival)
+        if not self._is_survivor():
+            self._tell_crew(survival)
+            leaving = survival.leaving(at_once=state == WorkerState.FAILED)
+            if leaving:
+                return self._part_with(leaving)
         if state == WorkerState.FAILED:
             survival.post_failure()
             self._name_the_first(worker_group, self._workers)
@@ -208,6 +224,27 @@ class Agent(SimpleElasticAgent):
         with contextlib.suppress(OSError):  # No run directory: nobody can join, and the job needs nobody.
             invite(home.run_dir.path, invitation)
 
+    def _part_with(self, ranks: list[int]) -> RunResult:
+        """Leave the job, if it is this node that is too slow; else restart without who is."""
+        home, mine = self._opened(), [worker.global_rank for worker in self._worker_group.workers]
+        if not set(mine) & set(ranks):
+            self._steady.wants_round = True
+            return RunResult(state=WorkerState.HEALTHY)
+        self._end_workers("membership")
+        told = drain(f"holdfast: rank {', '.join(map(str, mine))} too slow, run {home.run_dir.path.name}")
+        home.log.append(NodeLeft(ranks=mine, scheduler=told))
+        self._ports.say.line(f"this node is too slow and leaves the job, which restarts without it ({told})")
+        self._steady.leave()
+        raise LeftOut
+
+    def _tell_crew(self, survival: Survival) -> None:
+        """Let the guard of node 0 know how many nodes stand by, and which one has to stay."""
+        crew, spares = self._crew, self._steady.spares()
+        if crew is None or spares == crew.spares:
+            return
+        self._crew = msgspec.structs.replace(crew, spares=spares, host=survival.host())
+        write_crew(self._opened().rings, self._crew)
+
     def _end_workers(self, reason: Literal["failed", "membership", "signal"]) -> None:
         if self._workers is None:
             return
@@ -253,8 +290,11 @@ class Agent(SimpleElasticAgent):
             self._ports.say.line(f"rank {death.rank} keeps dying soon after its start: it stays away")
 
     def _start_again(self, workers: Workers) -> None:
+        if not self._opened().plan.settings.rejoin:
+            return
+        self._standby.look(workers.all[0].plan)
         for rank in self._returns.due(time.monotonic()):
-            worker = workers.replace(rank)
+            worker = workers.replace(rank, self._standby.take)
             self._opened().log.append(WorkerReturned(rank=rank, pid=worker.pid))
             self._ports.say.line(f"rank {rank} is started again, and will take part when it has caught up")
 
@@ -303,3 +343,13 @@ class Agent(SimpleElasticAgent):
         assert self.first is not None
         count = f"{max_restarts - self._remaining_restarts} of {max_restarts}"
         self._ports.say.line(f"{describe(self.first)}; restarting all workers ({count})")
+
+
+def _crew(group: Any, attempt: int) -> Crew:
+    """Return who takes part in an attempt; torch numbers ranks node by node."""
+    each = group.spec.local_world_size
+    return Crew(
+        attempt=attempt,
+        nodes=[rank // each for rank in range(group.workers[0].world_size)],
+        started_s=time.monotonic(),
+    )

@@ -95,8 +95,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--act",
         default=None,
         metavar="LEVELS",
-        help="What may be done about a slow pipeline: all, none, or some of S2 (share out work anew), "
-        "S3 (change places). Default: none.",
+        help="What may be done about a slow job: all, none, or some of S2 (share out work anew), "
+        "S3 (change places), S4 (restart without a slow node). Default: none.",
     )
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)

@@ -23,6 +23,24 @@ class Board:
         """Say whether node 0 has found that the attempt failed."""
         return bool(self._store.check(["failed"]))
 
+    def post_host(self, node: int) -> None:
+        """Say that the store is kept by this node."""
+        self._store.set("host", str(node))
+
+    def host(self) -> int | None:
+        """Return the node that keeps the store, None where nobody has said so."""
+        return int(self._store.get("host")) if self._store.check(["host"]) else None
+
+    def post_leaving(self, ranks: list[int]) -> None:
+        """Say that the nodes of these workers are to leave, and that the others restart without them."""
+        self._store.set("leaving", msgspec.json.encode(ranks).decode())
+
+    def leaving(self) -> list[int]:
+        """Return the workers whose nodes are to leave."""
+        if not self._store.check(["leaving"]):
+            return []
+        return msgspec.json.decode(self._store.get("leaving"), type=list[int])
+
     def post_end(self, ranks: list[int]) -> None:
         """Say that these workers, all of one node, have ended."""
         place = self._store.add("ends", 1)

@@ -44,7 +44,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     precheck: bool = False
     """Whether they are tested before the first step."""
     act: str = ""
-    """What may be done about a slow pipeline: all, or a list such as S2,S3; nothing when not given."""
+    """What may be done about a slow job: all, or a list such as S2,S3; nothing when not given."""
     profile: bool = False
     """Whether all ranks are profiled when the job gets slow."""
     profile_every: int = 0

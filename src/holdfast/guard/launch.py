@@ -27,6 +27,7 @@ from holdfast.guard.args import RunArgs, parse
 from holdfast.guard.console import Console
 from holdfast.guard.deaths import cause, describe, others
 from holdfast.guard.home import Home, RunPlan, RunSettings, propose_run_dir
+from holdfast.guard.leaving import LeftOut
 from holdfast.guard.output import Pump
 from holdfast.guard.plans import Recipe
 from holdfast.guard.say import Say
@@ -150,6 +151,8 @@ class _Launch:
             raise JobError(f"the nodes did not find each other: {_last_line(error)}", exit_code=1) from error
         except OSError as error:
             raise JobError(f"cannot start a worker: {error}", exit_code=1) from error
+        except LeftOut:
+            return 0, "left out"
         finally:
             with contextlib.suppress(Exception):
                 handler.shutdown()

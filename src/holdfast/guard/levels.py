@@ -12,8 +12,7 @@ from holdfast.job.files import replace_file
 from holdfast.mitigate.ledger import Level
 
 _FILE = "act.json"
-_DOABLE: tuple[Level, ...] = ("S2", "S3")
-"""A restart without somebody, S4, is decided about in simulation; nobody here can do it."""
+_DOABLE: tuple[Level, ...] = ("S2", "S3", "S4")
 _NAMED: dict[str, Level] = {level.lower(): level for level in _DOABLE}
 
 

@@ -1,7 +1,7 @@
 """Acts on what the judge found: looks in, wishes out, and what became of them.
 
-The decisions are ``holdfast.mitigate``'s. Only jobs whose workers meet in the hub can be arranged anew while
-they run; of others nothing is wished for.
+The decisions are ``holdfast.mitigate``'s. Only jobs whose workers meet, in the hub or by ``holdfast.Shares``,
+can be arranged anew while they run. Any other can be restarted without a slow node, where another stands by.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.speeds import Speeds
 from holdfast.findings import Suspect
 from holdfast.guard.say import Say
-from holdfast.job.wishes import Granted, read_granted, read_wish, write_wish
+from holdfast.job.wishes import Crew, Granted, read_crew, read_granted, read_wish, write_wish
 from holdfast.membership import Arranged
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
 from holdfast.mitigate.decide import Decision, Look, Mitigator
@@ -31,7 +31,7 @@ _RECENT_STEPS = 40
 _DATA_SHARE = 0.1
 """Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
 _GUESSES_S: dict[Deed, float] = {"replan": 1.0, "exchange": 3.0}
-"""Before anything was done here. A restart has no price: nobody here can do it."""
+"""Before anything was done here. What a restart costs is what the start has cost."""
 
 
 class Mitigation:
@@ -54,6 +54,9 @@ class Mitigation:
         self._links: tuple[SlowLink, ...] = ()
         self._mitigator: Mitigator | None = None
         self._granted: Granted | None = None
+        self._crew: Crew | None = None
+        self._told: dict[int, float] = {}
+        """Speeds of ranks that cannot be measured step by step, as they were named."""
         self._healthy_s: float | None = None
         self._end: tuple[int, float] | None = None
         """The step that was last seen to end, and when."""
@@ -67,14 +70,16 @@ class Mitigation:
         """Take in who slows the job down, since when, and what the ranks were like before."""
         found = condition_of(suspects, least=_SURE)
         self._speeds.follow([rank for rank, _ in found.speeds], trouble.healthy)
+        self._told = {rank: speed for rank, speed in found.speeds if rank not in self._speeds.ranks}
         self._links = tuple(
             SlowLink(link.first, link.second, 1 + (link.factor - 1) / _DATA_SHARE) for link in found.links
         )
         self._news = (trouble.since_step, trouble.since_s)
 
     def relieve(self) -> None:
-        """Take in that the job is as fast as before; of ranks that is measured."""
+        """Take in that the job is as fast as before; of some ranks that is measured."""
         self._links = ()
+        self._told = {}
 
     def look(self, lookout: Lookout, now_s: float) -> None:
         """Look at the last second, and do what is to be done."""
@@ -86,6 +91,7 @@ class Mitigation:
         is_calm = mitigator.incident is None and mitigator.arrangement.is_original
         if is_calm or self._healthy_s is None:
             self._healthy_s = lookout.healthy_s or self._healthy_s
+        self._price_restart(end[1])
         before, self._end = self._end, end
         if before is None or end[0] <= before[0] or self._healthy_s is None:
             return
@@ -96,6 +102,7 @@ class Mitigation:
 
     def _follow(self) -> None:
         """Notice that the workers go on in another way than before."""
+        self._follow_crew()
         granted = read_granted(self._rings)
         if granted is None or granted == self._granted:
             return
@@ -108,15 +115,37 @@ class Mitigation:
         if last is not None:  # Of a guard before this one, perhaps: numbers only go up.
             self._number = max(self._number, last.number)
         if granted.is_as_begun:
-            self._mitigator = Mitigator(_model(granted), self._prices, allowed=self._allowed())
+            model = _model(self._crew, granted)
+            self._mitigator = Mitigator(model, self._prices, allowed=self._allowed())
             if last is not None and granted.wish == last.number:
                 self._mitigator.arrangement = Arrangement(reckoned=make_speeds(last.speeds))
+
+    def _follow_crew(self) -> None:
+        """Notice who is there, and how many nodes stand by."""
+        crew, before = read_crew(self._rings), self._crew
+        if crew is None or crew == before:
+            return
+        self._crew = crew
+        if before is None or crew.attempt != before.attempt:
+            self._forget()
+            self._granted = None
+        model = _model(crew, self._granted)
+        if self._mitigator is not None:
+            self._mitigator.use(model)
+        elif self._granted is None:
+            self._mitigator = Mitigator(model, self._prices, allowed=self._allowed())
+
+    def _price_restart(self, end_s: float) -> None:
+        """Take in what a start costs: until the first step that is seen."""
+        if self._crew is not None and self._end is None and self._prices.of("restart") is None:
+            self._prices.expect("restart", max(1.0, end_s - self._crew.started_s))
 
     def _forget(self) -> None:
         """Begin anew: somebody has died or come back, and what was known is about another job."""
         self._mitigator = self._decision = self._end = self._news = None
         self._speeds.forget()
         self._links = ()
+        self._told = {}
 
     # --- decisions ----------------------------------------------------------------------------
 
@@ -140,7 +169,7 @@ class Mitigation:
         assert self._healthy_s is not None
         last = lookout.last_step
         condition = Condition(
-            speeds=make_speeds(self._speeds.of(lookout.steps_of(since=last - _RECENT_STEPS))),
+            speeds=make_speeds(self._told | self._speeds.of(lookout.steps_of(since=last - _RECENT_STEPS))),
             links=self._links,
         )
         since_s, lost_s, since_step = 0.0, 0.0, last
@@ -185,7 +214,8 @@ class Mitigation:
         if decision.is_dry:
             return
         self._decision, self._wished_s = decision, 0.0
-        write_wish(self._rings, Arranged(number=self._number, speeds=event.speeds, moves=moves))
+        wish = Arranged(number=self._number, speeds=event.speeds, moves=moves, without=event.without)
+        write_wish(self._rings, wish)
 
     def _is_granted(self) -> bool:
         granted = self._granted
@@ -236,9 +266,23 @@ class Mitigation:
         self._say.line(tell_closed(event))
 
 
-def _model(granted: Granted) -> Model:
-    shape = Shape(dp=granted.dp, pp=granted.pp, microbatches=granted.microbatches, data_share=_DATA_SHARE)
-    return Stages(shape) if granted.is_shared_by_stage else Replicas(shape)
+def _model(crew: Crew | None, granted: Granted | None) -> Model:
+    """Return how a job depends on its ranks; where they do not meet, only machines can be exchanged."""
+    if granted is not None and granted.is_shared_by_stage:
+        return Stages(
+            Shape(dp=granted.dp, pp=granted.pp, microbatches=granted.microbatches, data_share=_DATA_SHARE)
+        )
+    nodes = tuple(crew.nodes) if crew is not None else ()
+    shape = Shape(
+        dp=granted.dp if granted is not None else len(nodes),
+        microbatches=granted.microbatches if granted is not None else 1,
+        data_share=_DATA_SHARE,
+        nodes=nodes,
+        host=crew.host if crew is not None else None,
+    )
+    # As long as nobody knows who has to stay, nobody goes.
+    spares = crew.spares if crew is not None and crew.host is not None else 0
+    return Replicas(shape, spares=spares * (len(nodes) // (1 + max(nodes, default=0))))
 
 
 def _moves(before: Arrangement, after: Arrangement, mitigator: Mitigator) -> list[tuple[int, int]]:

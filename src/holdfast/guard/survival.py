@@ -27,6 +27,7 @@ from holdfast.values import Death, JobStopped, Regrouped
 
 _VERDICT_S = 2.0
 """How long a node without workers waits to hear that the job as a whole has failed."""
+_LEAVING_EVERY_S = 1.0
 
 
 class Survival:
@@ -53,6 +54,7 @@ class Survival:
         self._rings: Path | None = None
         """Where the guard leaves its wishes."""
         self._wish = 0
+        self._asked_s = 0.0
         self._token = secrets.token_hex()
         self._foresight = Foresight()
         self._hub = self._open() if is_host else None
@@ -80,9 +82,37 @@ class Survival:
         if self._rings is None or self._hub is None:
             return
         wish = read_wish(self._rings)
-        if wish is not None and wish.number > self._wish:
-            self._wish = wish.number
+        if wish is None or wish.number <= self._wish:
+            return
+        self._wish = wish.number
+        if not wish.without:
             self._hub.arrange(wish)
+        elif self._board is not None:
+            with contextlib.suppress(Exception):  # Nobody hears of it, and nothing is done.
+                self._board.post_leaving(wish.without)
+
+    def say_host(self, node: int) -> None:
+        """Let the others know that it is this node which keeps the store of the rendezvous."""
+        with contextlib.suppress(Exception):
+            if self._board is not None:
+                self._board.post_host(node)
+
+    def host(self) -> int | None:
+        """Return the node that keeps the store of the rendezvous, as far as it is known."""
+        with contextlib.suppress(Exception):
+            return self._board.host() if self._board is not None else None
+        return None
+
+    def leaving(self, *, at_once: bool = False) -> list[int]:
+        """Return the workers whose nodes are to leave the job; asked for once a second, or at once."""
+        now_s = time.monotonic()
+        if self._board is None or (now_s < self._asked_s + _LEAVING_EVERY_S and not at_once):
+            return []
+        self._asked_s = now_s
+        try:
+            return self._board.leaving()
+        except Exception:  # The store may be gone; then there are other worries.
+            return []
 
     def mourn(self, death: Death) -> None:
         """Tell that a worker of this node died and that the others go on."""

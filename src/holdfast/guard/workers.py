@@ -42,30 +42,66 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """It comes to a job that is under way, and goes on without it whatever becomes of it."""
 
 
+class Process:
+    """A process that is a worker, or is to become one: its session, its pipes, its last words."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], *, is_called: bool = False) -> None:
+        self.report, report_write = os.pipe2(os.O_CLOEXEC)
+        self._own = {LAUNCHER_ENV: str(os.getpid()), REPORT_ENV: str(report_write)}
+        try:
+            self.popen = subprocess.Popen(
+                command,
+                env=self.own_env(env),
+                stdin=subprocess.PIPE if is_called else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[report_write],
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self.report)
+            raise
+        finally:
+            os.close(report_write)
+
+    def own_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables with those that are for this process alone."""
+        return {**env, **self._own}
+
+    def call(self, line: bytes) -> bool:
+        """Tell a process in waiting what to become; say whether it is there to hear it."""
+        assert self.popen.stdin is not None
+        try:
+            with self.popen.stdin as pipe:
+                pipe.write(line)
+        except OSError:
+            return False
+        return self.popen.poll() is None
+
+    def drop(self) -> None:
+        """End a process that never became a worker."""
+        self.popen.kill()
+        self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        os.close(self.report)
+
+
 class Worker:
     """One running worker."""
 
-    def __init__(self, plan: WorkerPlan, pump: Pump) -> None:
+    def __init__(self, plan: WorkerPlan, pump: Pump, process: Process | None = None) -> None:
         self.plan = plan
         self.exit_code: int | None = None
         self._report = b""
         self._has_spoken = threading.Event()
         self._gone_s: float | None = None
         self._started_s = time.monotonic()
-        report_read, report_write = os.pipe2(os.O_CLOEXEC)
-        try:
-            self.process = subprocess.Popen(
-                plan.command,
-                env=plan.env | {LAUNCHER_ENV: str(os.getpid()), REPORT_ENV: str(report_write)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[report_write],
-                start_new_session=True,
-            )
-        finally:
-            os.close(report_write)
-        self._connect(pump, report_read)
+        process = process or Process(plan.command, plan.env)
+        self.process = process.popen
+        self._connect(pump, process.report)
 
     @property
     def pid(self) -> int:
@@ -169,13 +205,13 @@ class Workers:
             self.stop(signal.SIGKILL, grace_s=0.0)
             raise
 
-    def replace(self, rank: int) -> Worker:
-        """Start another worker in the place of one that has ended."""
+    def replace(self, rank: int, ready: Callable[[WorkerPlan], Process | None]) -> Worker:
+        """Start another worker in the place of one that has ended, from a process that is ready if any is."""
         index = next(number for number, worker in enumerate(self.all) if worker.plan.rank == rank)
         before = self.all[index].plan
         env = before.env | {NEWCOMER_ENV: str(int(before.env.get(NEWCOMER_ENV, "0")) + 1)}
         plan = msgspec.structs.replace(before, env=env, is_newcomer=True)
-        self.all[index] = Worker(plan, self._pump)
+        self.all[index] = Worker(plan, self._pump, ready(plan))
         return self.all[index]
 
     def running(self) -> list[Worker]:

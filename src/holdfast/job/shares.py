@@ -19,7 +19,6 @@ import torch.distributed as dist
 from holdfast.errors import InputError
 from holdfast.job.attach import RINGS_ENV, observer
 from holdfast.job.wishes import Granted, read_wish, write_granted
-from holdfast.membership import Arranged
 from holdfast.plan.share import split
 
 
@@ -40,8 +39,6 @@ class Shares:
         self._group: Any = None if self._is_alone else dist.new_group(backend="gloo")
         rings = os.environ.get(RINGS_ENV)
         self._folder = Path(rings) if rings is not None else None
-        self._heard: dict[int, Arranged] = {}
-        """Wishes that were read and may still be followed, by number."""
         self._followed = self._changes = 0
         self._step = -1
         self._is_last = True
@@ -66,27 +63,21 @@ class Shares:
         return found
 
     def _agree(self) -> None:
-        """Follow the newest wish that every rank has heard of; one that hears late holds up nobody."""
+        """Follow the newest wish that rank 0 has heard of, on whose node the guard is that wishes."""
         if self._is_alone:
             return
-        wish = read_wish(self._folder) if self._folder is not None else None
-        if wish is not None and wish.number > self._followed:
-            self._heard[wish.number] = wish
-        newest = torch.tensor([max(self._heard, default=self._followed)])
-        dist.all_reduce(newest, op=dist.ReduceOp.MIN, group=self._group)
-        number = int(newest)
-        if number <= self._followed:
+        wish = read_wish(self._folder) if self._folder is not None and self._rank == 0 else None
+        number = torch.tensor([wish.number if wish is not None else 0])
+        dist.broadcast(number, 0, group=self._group)
+        if int(number) <= self._followed:
             return
-        # Whoever has read a later one meanwhile may have missed this one; all know then that somebody has.
-        has_it = torch.tensor([number in self._heard], dtype=torch.int32)
-        dist.all_reduce(has_it, op=dist.ReduceOp.MIN, group=self._group)
-        self._followed = number
-        if int(has_it):
-            self._follow(self._heard[number])
-        self._heard = {each: wish for each, wish in self._heard.items() if each > number}
+        self._followed = int(number)
+        slow = wish.speeds if wish is not None else {}
+        speeds = torch.tensor([slow.get(rank, 1.0) for rank in range(self._world)], dtype=torch.float64)
+        dist.broadcast(speeds, 0, group=self._group)
+        self._follow(speeds.tolist())
 
-    def _follow(self, wish: Arranged) -> None:
-        speeds = [wish.speeds.get(rank, 1.0) for rank in range(self._world)]
+    def _follow(self, speeds: list[float]) -> None:
         try:
             counts = split(self._world * self._microbatches, speeds, at_least=1)
         except InputError:  # Nonsense in the file; what there is goes on.

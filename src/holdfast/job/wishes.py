@@ -1,8 +1,8 @@
-"""What a guard wants of the workers of its job, and what became of it: two small files beside the rings.
+"""What a guard wants of the workers of its job, and what became of it: small files beside the rings.
 
 The guard of node 0 wishes. Its launcher, which has the hub, grants to the workers of a pipeline; rank 0 does
-to those who share out whole micro-batches. Each file is written by one of them, whole or not at all, and
-holds the last word only.
+to those who share out whole micro-batches. The launcher also tells who is there at all. Each file is written
+by one of them, whole or not at all, and holds the last word only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from holdfast.job.files import replace_file
 from holdfast.membership import Arranged
 
-_WISH, _GRANTED = "wish.json", "granted.json"
+_WISH, _GRANTED, _CREW = "wish.json", "granted.json", "crew.json"
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +44,20 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Crew(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes part in an attempt of a job."""
+
+    attempt: int
+    nodes: list[int]
+    """The node of each rank."""
+    spares: int = 0
+    """Nodes that stand by."""
+    host: int | None = None
+    """The node at which the others meet, which cannot be done without; None: not known."""
+    started_s: float
+    """When its workers were started, by the clock of node 0."""
+
+
 def write_wish(folder: Path, wish: Arranged) -> bool:
     """Leave a wish for the launcher; False if that could not be written."""
     return _write(folder / _WISH, wish)
@@ -64,7 +78,17 @@ def read_granted(folder: Path) -> Granted | None:
     return _read(folder / _GRANTED, Granted)
 
 
-def _write(path: Path, word: Arranged | Granted) -> bool:
+def write_crew(folder: Path, crew: Crew) -> bool:
+    """Leave word of who is there for the guard."""
+    return _write(folder / _CREW, crew)
+
+
+def read_crew(folder: Path) -> Crew | None:
+    """Return who is there, None before anybody has said so."""
+    return _read(folder / _CREW, Crew)
+
+
+def _write(path: Path, word: Arranged | Granted | Crew) -> bool:
     try:
         replace_file(path, msgspec.json.encode(word))
     except OSError:  # Nothing is changed then; who waits for it gives up.
@@ -72,7 +96,7 @@ def _write(path: Path, word: Arranged | Granted) -> bool:
     return True
 
 
-Word = TypeVar("Word", Arranged, Granted)
+Word = TypeVar("Word", Arranged, Granted, Crew)
 
 
 def _read(path: Path, kind: type[Word]) -> Word | None:

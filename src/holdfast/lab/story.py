@@ -14,7 +14,16 @@ from holdfast.plan.choose import choose
 from holdfast.plan.problem import Problem, Worker, make_speeds
 from holdfast.plan.timing import time_schedule
 from holdfast.telemetry import Step
-from holdfast.values import Death, Record, WorkerDied
+from holdfast.values import (
+    AnyEvent,
+    Applied,
+    Death,
+    IncidentClosed,
+    JobSlowed,
+    Record,
+    SuspectsNamed,
+    WorkerDied,
+)
 
 _WARM_UP = 3
 """First steps that are not typical: memory is being allocated, connections are being made."""
@@ -37,16 +46,36 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer that step took than those after it: the seconds lost."""
 
 
+class Slowness(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker that was slow for a while, and what was done about it."""
+
+    ranks: list[int]
+    """Who was named."""
+    since_step: int
+    slow_s: float | None
+    """Median step time until something was done."""
+    around_s: float | None
+    """And from then on, until it was taken back."""
+    pause_s: float
+    """What it cost to do it."""
+    lost_s: float
+    """The bill, pauses included."""
+    spared_s: float
+    """What it would have cost more, had nothing been done."""
+
+
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a run."""
 
     before_s: float | None
-    """Median step time before the first death; None where there were too few steps."""
+    """Median step time before anything happened; None where there were too few steps."""
     after_s: float | None
     """And after the last one."""
     recoveries: list[Recovery]
     planned_ratio: float
     """Planned step time with the dead over planned step time with everybody."""
+    slowness: Slowness | None = None
+    """Once it is over."""
 
     @property
     def ratio(self) -> float | None:
@@ -60,7 +89,14 @@ def tell(steps: Sequence[Step], records: Sequence[Record], needs: Needs) -> Stor
     seen = witnessed(steps, {death.rank for death in deaths})
     cuts = [(death, cut) for death in deaths if (cut := _cut_short(steps, seen, death)) is not None]
     ends_s = [cut.ended_s for _, cut in cuts]
-    before = [step for step in seen if step.ended_s < min(ends_s, default=float("inf"))]
+    slow_from = min(
+        (each.event.change.step for each in records if isinstance(each.event, JobSlowed)), default=None
+    )
+    before = [
+        step
+        for step in seen
+        if step.ended_s < min(ends_s, default=float("inf")) and (slow_from is None or step.step < slow_from)
+    ]
     after = [step for step in seen if step.ended_s > max(ends_s)] if ends_s else []
     after_s = _median(after)
     return Story(
@@ -68,6 +104,35 @@ def tell(steps: Sequence[Step], records: Sequence[Record], needs: Needs) -> Stor
         after_s=after_s,
         recoveries=[_recovery(steps, death, cut, after_s, needs.pp) for death, cut in cuts],
         planned_ratio=plan_ratio(needs, [death.rank for death in deaths]),
+        slowness=_slowness(seen, [record.event for record in records]),
+    )
+
+
+def _slowness(seen: Sequence[Step], events: Sequence[AnyEvent]) -> Slowness | None:
+    """Reduce the first slowdown that somebody was named for, and that is over, to its figures."""
+    named = next(
+        (e for e in events if isinstance(e, SuspectsNamed) and e.since_step > 0 and e.suspects), None
+    )
+    closed = next((e for e in events if isinstance(e, IncidentClosed)), None)
+    done = [e for e in events if isinstance(e, Applied)]
+    if named is None or closed is None or not done:
+        return None
+    first, last = done[0].version, done[-1].version
+    # Steps of which a part was made in another way belong to neither.
+    around = [step for step in seen if first + 1 < step.step < last]
+    slow_s = _median([step for step in seen if named.since_step < step.step < first])
+    around_s = _median(around)
+    spared_s = (
+        len(around) * max(0.0, slow_s - around_s) if slow_s is not None and around_s is not None else 0.0
+    )
+    return Slowness(
+        ranks=named.suspects[0].ranks,
+        since_step=named.since_step,
+        slow_s=slow_s,
+        around_s=around_s,
+        pause_s=done[0].pause_s,
+        lost_s=closed.lost_s,
+        spared_s=spared_s,
     )
 
 

@@ -163,6 +163,11 @@ class Mitigator:
         """Take note that the last decision came too late, and that nothing was changed."""
         self._pending = None
 
+    def use(self, model: Model) -> None:
+        """Decide by another model from now on: of the same job, for which other things are possible."""
+        self.model = model
+        self._ways = Ways(model)
+
     @property
     def is_on_trial(self) -> bool:
         """Whether what was done last has still to show what it is worth."""

@@ -34,6 +34,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """Of what slow links cost a further stage, the part that is not hidden behind the slowest one."""
     nodes: tuple[int, ...] = ()
     """The machine that each rank runs on; none: each has its own. Links are between machines."""
+    host: int | None = None
+    """The machine that cannot be sent away, since the others meet there."""
 
     @property
     def places(self) -> int:

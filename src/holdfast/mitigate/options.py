@@ -81,11 +81,18 @@ def _ways(model: Model, condition: Condition, now: Arrangement) -> list[tuple[Le
     ways: list[tuple[Level, Deed, Arrangement]] = [("undo" if is_back else "S2", "replan", shared)]
     if exchanged.holders != now.holders:
         ways.append(("S3", "exchange", exchanged))
-    fewer = Arrangement(without=tuple(sorted({*now.without, *worst(condition)})))
-    # Nobody can tell when a machine that was sent away is well again: only whom a spare replaces may go.
-    if model.slowdown(Condition(), fewer) <= model.slowdown(Condition(), Arrangement(without=now.without)):
+    fewer = Arrangement(without=tuple(sorted({*now.without, *_machines_of(model, worst(condition))})))
+    if _may_leave(model, fewer, now):
         ways.append(("S4", "restart", fewer))
     return ways
+
+
+def _may_leave(model: Model, fewer: Arrangement, now: Arrangement) -> bool:
+    """Say whether some can be done without for good: nobody can tell when who has left is well again."""
+    if any(model.shape.node(rank) == model.shape.host for rank in fewer.without):
+        return False
+    # Only whom a spare replaces.
+    return model.slowdown(Condition(), fewer) <= model.slowdown(Condition(), Arrangement(without=now.without))
 
 
 def _shared(model: Model, condition: Condition, now: Arrangement) -> Arrangement:
@@ -94,6 +101,12 @@ def _shared(model: Model, condition: Condition, now: Arrangement) -> Arrangement
     by_speed = msgspec.structs.replace(now, reckoned=condition.speeds)
     gain = model.slowdown(condition, even) - model.slowdown(condition, by_speed)
     return by_speed if gain >= LEAST_GAIN else even
+
+
+def _machines_of(model: Model, ranks: list[int]) -> set[int]:
+    """Return all who run on the machines of some: it is machines that are sent away."""
+    nodes = {model.shape.node(rank) for rank in ranks}
+    return {rank for rank in range(model.shape.places) if model.shape.node(rank) in nodes}
 
 
 def worst(condition: Condition) -> list[int]:

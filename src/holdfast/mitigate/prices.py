@@ -19,6 +19,10 @@ class Prices:
         self._guess = dict(guess)
         self._seen: dict[Deed, deque[float]] = {}
 
+    def expect(self, deed: Deed, seconds: float) -> None:
+        """Take in what a deed is likely to cost, as far as none has been seen."""
+        self._guess[deed] = seconds
+
     def note(self, deed: Deed, seconds: float) -> None:
         """Take in what a deed cost."""
         self._seen.setdefault(deed, deque(maxlen=_KEPT)).append(seconds)

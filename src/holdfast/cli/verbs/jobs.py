@@ -47,9 +47,11 @@ def join(
 @app.command()
 def act(
     run_dir: Annotated[Path, typer.Argument(help="Run directory of the job.")],
-    levels: Annotated[str, typer.Argument(help="all, none, or a list: S2 (share out work), S3 (places).")],
+    levels: Annotated[
+        str, typer.Argument(help="all, none, or a list: S2 (shares), S3 (places), S4 (restart).")
+    ],
 ) -> None:
-    """Say what may be done about a slow pipeline job under way, as `run --act` does at its start.
+    """Say what may be done about a slow job under way, as `run --act` does at its start.
 
     Example: holdfast act holdfast_runs/20261115-194012-4f1c S2,S3
 
@@ -103,9 +105,9 @@ def demo(
     ranks: Annotated[int, typer.Option(help="Number of workers, even.", min=4, max=64)] = 6,
     picture: Annotated[Path | None, typer.Option(help="Write what happened as an SVG picture.")] = None,
 ) -> None:
-    """Start a real pipeline job, kill one of its workers, and watch the others go on.
+    """Start a real pipeline job, slow one of its workers down, kill another, and watch it go on.
 
-    Runs on any Linux machine without a GPU, in about a minute. Example: holdfast demo --picture demo.svg
+    Runs on any Linux machine without a GPU, in about two minutes. Example: holdfast demo --picture demo.svg
     """
     from holdfast.guard.native import load_torch
 

@@ -1,0 +1,236 @@
+"""Real processes on emulated accelerators, the detector in the loop: what of a slowdown is removed.
+
+Three runs of each job: without faults, with them, and with them and ``--act``. Faults hold for steps, not
+for seconds, so that all three make the same steps and their times can be compared. The schedule is FALCON's
+for 64 GPUs, scaled to 8 workers: time is shortened, the more where nobody is slow; of N of 16 replicas that
+were slow one worker is; each as slow as makes the job as slow as it was. Whoever acts knows none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import common
+from holdfast.observe.eventlog import read_run
+from holdfast.values import AnyEvent, Applied, Decided, IncidentClosed
+from mitigating.published import GPUS_64, Published
+
+MICROBATCHES = 8
+WIDTH = 64
+OP_MS = 8.0
+SHAPES = {"2x4": (2, 4), "4x2": (4, 2)}
+_SHORTER = 3.0
+"""Time in which a worker is slow passes so many times faster than it did,"""
+_MUCH_SHORTER = 8.0
+"""and other time so many."""
+_WARM_STEPS = 100
+"""Before anything happens; the first of them are not counted."""
+_COUNTED_FROM = 20
+_LINK_FACTOR = 10.0
+"""How much slower traffic is, for each tenth of the job's time that the published link has cost."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """A fault, by steps."""
+
+    words: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run left."""
+
+    ends_s: list[float]
+    """When each step ended."""
+    events: list[AnyEvent]
+    digests: dict[str, str]
+
+    @property
+    def seconds(self) -> float:
+        return self.ends_s[-1] - self.ends_s[_COUNTED_FROM]
+
+
+def measure(options: argparse.Namespace) -> common.Part:
+    """Run the published schedule and the compound case on both shapes."""
+    rows = []
+    for shape in options.shape or SHAPES:
+        for case, make in (("64-GPU schedule", scaled), ("compound", compound)):
+            if options.case is None or options.case in case:
+                rows.append(_measure(case, shape, make, options))
+    notes = [
+        "emulated accelerators, CPU with gloo; 8 workers on the cores of one machine",
+        "removed: (time with the faults - time with them and --act) / (time with them - time without)",
+    ]
+    return common.Part(rows, notes, is_good=all(row["same bits"] for row in rows))
+
+
+def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
+    dp, pp = SHAPES[shape]
+    step_s = _healthy_step_s(shape)
+    bands, steps = make(dp, pp, step_s)
+    healthy = run(shape, steps, [])
+    never = run(shape, steps, bands)
+    acted = run(shape, steps, bands, act="S2,S3")
+    if options.plot is not None:
+        options.plot.mkdir(parents=True, exist_ok=True)
+        name = f"acting-{shape}-{case.split(maxsplit=1)[0]}.svg"
+        (options.plot / name).write_text(draw(shape, case, bands, [healthy, never, acted]))
+    lost_s, left_s = never.seconds - healthy.seconds, acted.seconds - healthy.seconds
+    done = [event for event in acted.events if isinstance(event, Applied)]
+    decided = [event for event in acted.events if isinstance(event, Decided) and not event.is_dry]
+    return {
+        "shape": shape,
+        "case": case,
+        "steps": steps,
+        "healthy s": healthy.seconds,
+        "never s": never.seconds,
+        "acted s": acted.seconds,
+        "removed pct": 100 * (1 - left_s / lost_s),
+        "acts": " ".join(f"{event.level}@{event.version}" for event in done),
+        "paused s": sum(event.pause_s for event in done),
+        "bills": sum(isinstance(event, IncidentClosed) for event in acted.events),
+        "as it was": not decided or (not decided[-1].speeds and decided[-1].level == "undo"),
+        "same bits": healthy.digests == never.digests == acted.digests,
+    }
+
+
+def _healthy_step_s(shape: str) -> float:
+    """Return how long a step takes here, now."""
+    ends_s = run(shape, 80, []).ends_s[_COUNTED_FROM:]
+    return statistics.median(after - before for before, after in pairwise(ends_s))
+
+
+# --- schedules --------------------------------------------------------------------------------
+
+
+def scaled(dp: int, pp: int, step_s: float, published: Published = GPUS_64) -> tuple[list[Band], int]:
+    """Return the published schedule for a job of this shape and pace."""
+    shape = published.shape
+
+    def step_at(at_s: float) -> int:
+        return _WARM_STEPS + round(_shortened(at_s, published) / step_s)
+
+    bands = []
+    for each in published.compute:
+        middle_s = (each.start_s + each.end_s) / 2
+        links = [link.slowdown for link in published.network if link.start_s <= middle_s < link.end_s]
+        wanted = each.slowdown / max([1.0, *links])
+        pipeline, stage = each.places[0]
+        rank = (pipeline * dp // shape.dp) * pp + stage * pp // shape.pp
+        # The worker's own factor: a pipeline is filled and drained at the others' pace.
+        factor = 1 + (wanted - 1) * (MICROBATCHES + pp - 1) / MICROBATCHES
+        bands.append(_band(f"slow_device rank={rank}", step_at(each.start_s), step_at(each.end_s), factor))
+    for slow in published.network:
+        stage = slow.stage * pp // shape.pp
+        first, second = (pipeline * dp // shape.dp * pp + stage for pipeline in slow.pipelines)
+        factor = 1 + (slow.slowdown - 1) * _LINK_FACTOR
+        words = f"slow_link rank={first}-{second}"
+        bands.append(_band(words, step_at(slow.start_s), step_at(slow.end_s), factor))
+    return bands, step_at(published.end_s) + 50
+
+
+def _shortened(at_s: float, published: Published) -> float:
+    slow_s = sum(max(0.0, min(at_s, each.end_s) - each.start_s) for each in published.compute)
+    return slow_s / _SHORTER + (at_s - slow_s) / _MUCH_SHORTER
+
+
+def compound(dp: int, pp: int, step_s: float) -> tuple[list[Band], int]:
+    """Return a slow link, then a slow worker beside it, then neither."""
+    first, length = _WARM_STEPS, round(40 / step_s)
+    link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, 5.0)
+    worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
+    return [link, worker], first + 4 * length
+
+
+def _band(words: str, first: int, last: int, factor: float) -> Band:
+    return Band(f"{words} at={first} for={last - first} severity={factor:.3f}", first, last)
+
+
+# --- runs -------------------------------------------------------------------------------------
+
+
+def run(shape: str, steps: int, bands: list[Band], *, act: str | None = None) -> Ran:
+    """Run the job to its end."""
+    dp, pp = SHAPES[shape]
+    faults = [word for band in bands for word in ("--fault", band.words)]
+    verb = ["inject", *faults] if bands else ["run"]
+    job = ["--pp", str(pp), "--microbatches", str(MICROBATCHES), "--steps", str(steps)]
+    job += ["--op-ms", str(OP_MS), "--width", str(WIDTH)]
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["--run-dir", f"{folder}/run", "--nproc-per-node", str(dp * pp)]
+        words += ["--act", act] if act is not None else []
+        command = [sys.executable, "-m", "holdfast.cli", *verb, *words, "-m", "holdfast.lab.jobs.adaptive"]
+        result = subprocess.run([*command, *job], capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise SystemExit(f"the job ended with {result.returncode}: {result.stderr[-2000:]}")
+        (ends,) = re.findall(r"rank 0 ends (\[.*\])", result.stdout)
+        return Ran(
+            ends_s=json.loads(ends),
+            events=[record.event for record in read_run(Path(folder) / "run").records],
+            digests=dict(re.findall(r"rank (\d+) digest (\w+)", result.stdout)),
+        )
+
+
+# --- the picture ------------------------------------------------------------------------------
+
+_COLOURS = {"without faults": "#4d4d4d", "with them": "#d55e00", "with them and --act": "#0072b2"}
+_MEAN_STEPS = 15
+
+
+def draw(shape: str, case: str, bands: list[Band], runs: list[Ran]) -> str:
+    """Return throughput over steps of the three runs as an SVG, the faults as bands."""
+    width, height, left, top = 900, 320, 60, 40
+    steps = len(runs[0].ends_s)
+    paces = {name: _pace(each) for name, each in zip(_COLOURS, runs, strict=True)}
+    most = 1.1 * max(max(pace) for pace in paces.values())
+
+    def x(step: float) -> float:
+        return left + (width - left - 20) * step / steps
+
+    def y(pace: float) -> float:
+        return top + (height - top - 50) * (1 - pace / most)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        f'<text x="{left}" y="20" font-size="14">Steps per minute, {shape}, {case}; shaded: faults</text>',
+    ]
+    for band in bands:
+        colour = "#e69f00" if "link" in band.words else "#cc79a7"
+        parts.append(
+            f'<rect x="{x(band.first):.1f}" y="{top}" width="{x(band.last) - x(band.first):.1f}" '
+            f'height="{height - top - 50}" fill="{colour}" fill-opacity="0.2">'
+            f"<title>{band.words}</title></rect>"
+        )
+    for number, (name, pace) in enumerate(paces.items()):
+        points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in enumerate(pace))
+        colour = _COLOURS[name]
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        at = left + 230 * number
+        parts.append(f'<text x="{at}" y="{height - 8}" font-size="12" fill="{colour}">{name}</text>')
+    for tick in range(0, int(most) + 1, max(1, int(most / 4))):
+        parts.append(f'<text x="8" y="{y(tick) + 4:.1f}" font-size="11">{tick}</text>')
+    parts.append(f'<text x="{width - 90}" y="{height - 30}" font-size="11">step {steps}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _pace(ran: Ran) -> list[float]:
+    """Return steps per minute at each step, over the last few."""
+    ends_s = ran.ends_s
+    return [
+        60 * min(_MEAN_STEPS, step) / (ends_s[step] - ends_s[max(0, step - _MEAN_STEPS)])
+        for step in range(1, len(ends_s))
+    ]
