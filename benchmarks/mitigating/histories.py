@@ -26,6 +26,8 @@ MAKERS: dict[str, Callable[[History], Responder]] = {
     "FALCON, published": lambda history: FalconPublished(history.model(), history.prices),
     "FALCON, coded": lambda history: FalconCoded(history.model(), history.prices),
 }
+_AT_CHANGES = frozenset({"never act"})
+"""Who never decides need not look often."""
 Played = tuple[int, float, dict[str, float]]
 
 
@@ -56,7 +58,10 @@ def _play_all(options: argparse.Namespace, *, troubles: int) -> list[Played]:
 def _play_one(seed: int, troubles: int) -> Played:
     """Let every decider live through one history; the checkers raise if anything is not as it must be."""
     history = draw_history(seed, troubles=troubles or 2 + seed % 5)
-    costs = {name: play(history, make(history), look_s=LOOK_S).lost_s for name, make in MAKERS.items()}
+    costs = {
+        name: play(history, make(history), look_s=float("inf") if name in _AT_CHANGES else LOOK_S).lost_s
+        for name, make in MAKERS.items()
+    }
     return seed, clairvoyant_s(history), costs
 
 

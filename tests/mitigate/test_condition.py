@@ -63,15 +63,16 @@ def test_fewest_ends_of_slow_links_go() -> None:
     assert worst(condition) == [3]
 
 
-def test_outlook_is_its_age_until_durations_are_known() -> None:
-    """Without any knowledge, as long again; with it, what those that lasted longer had left."""
+def test_outlook_follows_its_age_until_durations_are_known() -> None:
+    """Without any knowledge, four times as long again; with it, what those that were alike had left."""
     lasting = Lasting()
-    assert lasting.outlook(("rank",), 30.0) == 30.0
+    assert lasting.outlook(("rank",), 30.0) == 120.0
     for _ in range(100):
         lasting.note(("rank",), 600.0)
-    assert lasting.outlook(("rank",), 30.0) == pytest.approx((2 * 30 + 100 * 570) / 102)
-    assert lasting.outlook(("rank",), 700.0) == 700.0
-    assert lasting.outlook(("link",), 30.0) == 30.0
+    assert lasting.outlook(("rank",), 30.0) == pytest.approx((2 * 30 + 100 * 570) / 100.5)
+    assert lasting.outlook(("rank",), 700.0) == pytest.approx(2 * 700 / 100.5)  # Such things end by now.
+    assert lasting.outlook(("rank",), 800.0) == 3200.0  # This one does not.
+    assert lasting.outlook(("link",), 30.0) == 120.0
 
 
 def test_durations_are_kept_in_bounded_memory() -> None:

@@ -1,8 +1,8 @@
 """When to act: a fold over what is seen of a job. No clock, no I/O; the same looks give the same decisions.
 
-The rule is that of who rents skis. An action is taken when what it would have saved since the onset has
-reached its price: until then we have lost no more than twice what somebody who knew the end would have. How
-long such incidents lasted before moves the moment within that bound, never beyond it. What was done is
+The rule is that of who rents skis. An action is taken when what was lost since the onset has reached its
+price, and what it is hoped to save is more: until then we have lost no more than twice what somebody who knew
+the end would have. What is hoped follows from how long such incidents last. What was done is
 checked: an action that does not bring a good part of what it promised is undone, and has to promise more the
 next time.
 """
@@ -243,6 +243,8 @@ class Mitigator:
         # Health lasts; so the way back is taken at once, unless that was too soon of late.
         needed_s = price_s * (reluctance - 1.0) if way.level == "undo" else whole_s * reluctance
         hoped_s = saved_s * outlook_s / incident.regime_s if incident.regime_s > 0 else saved_s
+        if self._failed[way.level]:  # It did not help before: hopes do not count.
+            hoped_s = min(hoped_s, saved_s)
         is_worth_it = hoped_s >= needed_s and lost_s >= whole_s
         is_overdue = _BOUND * saved_s >= needed_s + lost_s
         if not (is_worth_it or is_overdue):
