@@ -22,6 +22,8 @@ from typing import Any
 
 import common
 from holdfast.observe.eventlog import read_run
+from holdfast.serve import chart
+from holdfast.serve.chart import Chart, Panel, Series
 from holdfast.values import AnyEvent, Applied, Decided, IncidentClosed
 from mitigating.published import GPUS_64, Published
 
@@ -186,51 +188,45 @@ def run(shape: str, steps: int, bands: list[Band], *, act: str | None = None) ->
 
 # --- the picture ------------------------------------------------------------------------------
 
-_COLOURS = {"without faults": "#4d4d4d", "with them": "#d55e00", "with them and --act": "#0072b2"}
 _MEAN_STEPS = 15
 
 
 def draw(shape: str, case: str, bands: list[Band], runs: list[Ran]) -> str:
-    """Return throughput over steps of the three runs as an SVG, the faults as bands."""
-    width, height, left, top = 900, 320, 60, 40
-    steps = len(runs[0].ends_s)
-    paces = {name: _pace(each) for name, each in zip(_COLOURS, runs, strict=True)}
-    most = 1.1 * max(max(pace) for pace in paces.values())
-
-    def x(step: float) -> float:
-        return left + (width - left - 20) * step / steps
-
-    def y(pace: float) -> float:
-        return top + (height - top - 50) * (1 - pace / most)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<text x="{left}" y="20" font-size="14">Steps per minute, {shape}, {case}; shaded: faults</text>',
-    ]
-    for band in bands:
-        colour = "#e69f00" if "link" in band.words else "#cc79a7"
-        parts.append(
-            f'<rect x="{x(band.first):.1f}" y="{top}" width="{x(band.last) - x(band.first):.1f}" '
-            f'height="{height - top - 50}" fill="{colour}" fill-opacity="0.2">'
-            f"<title>{band.words}</title></rect>"
+    """Return throughput over steps of the three runs as an SVG, and below it what was slow when."""
+    names = ("without faults", "with them", "with them and --act")
+    series = tuple(
+        Series(name=name, points=_pace(each), is_reference=not number, is_main=number == len(names) - 1)
+        for number, (name, each) in enumerate(zip(names, runs, strict=True))
+    )
+    faults = tuple(
+        Series(name=f"slow {kind}", points=_slow(bands, kind), is_step=True, is_area=kind == "device")
+        for kind in ("device", "link")
+        if any(kind in band.words for band in bands)
+    )
+    return chart.draw(
+        Chart(
+            title=f"Slow workers and links, worked around: {case}, {shape}",
+            subtitle=("8 workers, real processes, emulated accelerators, CPU with gloo",),
+            x_label="step",
+            panels=(
+                Panel(y_label="steps per minute", series=series),
+                Panel(y_label="how many", series=faults, height=70),
+            ),
         )
-    for number, (name, pace) in enumerate(paces.items()):
-        points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in enumerate(pace))
-        colour = _COLOURS[name]
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        at = left + 230 * number
-        parts.append(f'<text x="{at}" y="{height - 8}" font-size="12" fill="{colour}">{name}</text>')
-    for tick in range(0, int(most) + 1, max(1, int(most / 4))):
-        parts.append(f'<text x="8" y="{y(tick) + 4:.1f}" font-size="11">{tick}</text>')
-    parts.append(f'<text x="{width - 90}" y="{height - 30}" font-size="11">step {steps}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    )
 
 
-def _pace(ran: Ran) -> list[float]:
-    """Return steps per minute at each step, over the last few."""
-    ends_s = ran.ends_s
-    return [
-        60 * min(_MEAN_STEPS, step) / (ends_s[step] - ends_s[max(0, step - _MEAN_STEPS)])
-        for step in range(1, len(ends_s))
-    ]
+def _pace(ran: Ran) -> tuple[tuple[float, float], ...]:
+    """Return steps per minute over some steps at a time."""
+    edges = list(enumerate(ran.ends_s))[::_MEAN_STEPS]
+    return tuple(
+        ((first + last) / 2, 60 * (last - first) / (end_s - begin_s))
+        for (first, begin_s), (last, end_s) in pairwise(edges)
+    )
+
+
+def _slow(bands: list[Band], kind: str) -> tuple[tuple[float, float], ...]:
+    """Return how many of a kind are slow from which step on."""
+    mine = [band for band in bands if kind in band.words]
+    edges = sorted({0, *(edge for band in mine for edge in (band.first, band.last))})
+    return tuple((edge, float(sum(band.first <= edge < band.last for band in mine))) for edge in edges)
