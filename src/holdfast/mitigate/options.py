@@ -76,11 +76,14 @@ def _ways(model: Model, condition: Condition, now: Arrangement) -> list[tuple[Le
         return [("undo", "exchange" if now.holders else "replan", original)]
     shared = _shared(model, condition, now)
     exchanged = best_exchange(model, condition, shared)
+    others = {rank for rank, _ in now.reckoned} - {rank for rank, _ in condition.speeds}
     # Who is nearly well again has as much to do as the others: then all is as it was.
     is_back = not shared.reckoned and not shared.holders
     ways: list[tuple[Level, Deed, Arrangement]] = [("undo" if is_back else "S2", "replan", shared)]
     if exchanged.holders != now.holders:
         ways.append(("S3", "exchange", exchanged))
+    if others and not is_back:  # Arranged around somebody who is not to blame any more.
+        ways.append(("undo", "replan", msgspec.structs.replace(now, reckoned=())))
     fewer = Arrangement(without=tuple(sorted({*now.without, *_machines_of(model, worst(condition))})))
     if _may_leave(model, fewer, now):
         ways.append(("S4", "restart", fewer))
