@@ -75,6 +75,8 @@ def _calm(steps: int) -> dict[int, str]:
 
 def _kill(run: Launched, checkpoints: Path, chance: random.Random, row: dict[str, Any]) -> bool:
     """Kill something once the attempt makes steps; False if the run has to be started again."""
+    if not run.wait(run.attempts):
+        return False
     attempt = len(run.attempts())
     if not run.wait(lambda: len(re.findall(r"step \d+ loss", run.said_in(attempt - 1))) > 3):
         return True
