@@ -137,10 +137,10 @@ def test_collective_always_learns_that_its_generation_is_over(lab: Lab) -> None:
 
 
 def test_ranks_follow_a_wish_at_the_same_step(lab: Lab, tmp_path: Path) -> None:
-    """One hears of it later than the other: until it has, both go on as before; no number is done twice."""
+    """Also one on a node where no guard wishes; no number is done twice, none is left out."""
     ran = run(lab, "pipescenes", 2, "shares", str(tmp_path), has_hub=False)
     assert ran.result.exit_codes == [0, 0], ran.story
     taken = [re.findall(r"\[(.*)\]", log) for log in ran.result.logs]
     both = [[[int(word) for word in text.split(",")] for text in pair] for pair in zip(*taken, strict=True)]
-    assert [(len(a), len(b)) for a, b in both] == [(4, 4)] * 3 + [(5, 3)] * 3
+    assert [(len(a), len(b)) for a, b in both] == [(4, 4)] * 2 + [(5, 3)] * 4
     assert all(sorted([*a, *b]) == list(range(8)) for a, b in both)

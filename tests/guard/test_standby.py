@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from holdfast.job.messages import NEWCOMER_ENV
 
 pytestmark = [
     pytest.mark.processes,
+    pytest.mark.alone,  # To import torch takes seconds, and more where others do the same.
     # Files of finished streams are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -58,7 +60,13 @@ def _dead(desk: Desk, script: str, *arguments: str) -> Workers:
 
 
 def _waiting() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "holdfast.job.standby" in each.cmdline()]
+    return [each for each in psutil.Process().children() if _is_waiting(each)]
+
+
+def _is_waiting(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):  # A zombie that another test has left has no command line.
+        return "holdfast.job.standby" in process.cmdline()
+    return False
 
 
 def test_it_becomes_the_worker_that_it_is_called_to_be(desk: Desk, standby: Standby) -> None:
