@@ -83,3 +83,24 @@ def test_what_it_was_held_against_stays() -> None:
     speeds.follow([1], {1: healthy(1)})
     speeds.follow([1], {1: healthy(1, own_s=0.4)})
     assert speeds.of({1: steps(1, 0.02)}) == {1: pytest.approx(0.5)}
+
+
+def test_what_a_step_takes_anyway_is_no_slowness() -> None:
+    """Half of a step's time does not depend on its work: who has little to do looks slow, and is not."""
+
+    def own(op_s: float, work: int) -> list[Step]:
+        return steps(1, 0.1 / work + op_s, work=work)
+
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1, own_s=0.3, work=20)})
+    assert speeds.of({1: own(0.02, 20)}) == {1: pytest.approx(0.6)}
+    assert speeds.of({1: own(0.02, 10)}) == {1: pytest.approx(0.5)}
+    assert speeds.of({1: own(0.01, 10)}) == {}
+
+
+def test_steps_of_two_plans_are_not_mixed() -> None:
+    """While some are of before and some of after a change, what was told stands."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1)})
+    mixed = [*steps(1, 0.01, count=5), *steps(1, 0.02, work=10, count=5)]
+    assert speeds.of({1: mixed}) == {}

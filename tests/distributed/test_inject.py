@@ -98,7 +98,7 @@ def test_demo_slows_a_worker_and_kills_another(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (
         "2 pipelines x 2 stages",
-        "fault: slow_device of rank 2 x2, from step 80",
+        "fault: slow_device of rank 2 x2, from step 60",
         "does S2: saves",
         "rank 2 slow",
         "worked around",
@@ -109,7 +109,7 @@ def test_demo_slows_a_worker_and_kills_another(tmp_path: Path) -> None:
         "step before",
         "worker 1.1 killed",
         "step after",
-        "to the last bit as without the failure: 420 losses",
+        "to the last bit as without the failure: 360 losses",
     ):
         assert words in " ".join(done.stdout.split())
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")

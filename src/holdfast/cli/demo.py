@@ -32,12 +32,12 @@ from holdfast.observe.eventlog import read_run
 from holdfast.telemetry import Step
 from holdfast.values import Record, StepSeen
 
-STEPS = 420
+STEPS = 360
 STAGES = 2
 MICROBATCHES = 4
-SLOW = "slow_device rank=2 at=80 for=200 severity=2"
+SLOW = "slow_device rank=2 at=60 for=180 severity=2"
 """The first worker of pipeline 1, for about half a minute: longer than it takes to find it."""
-KILL = f"kill rank={2 * STAGES - 1} at={STEPS - 60}"
+KILL = f"kill rank={2 * STAGES - 1} at={STEPS - 50}"
 """The last worker of pipeline 1, from outside."""
 PADDING = ["--op-ms", "8"]
 MODULE = "holdfast.lab.jobs.adaptive"

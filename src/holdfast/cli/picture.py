@@ -22,7 +22,7 @@ _STYLE = (
     "@media(prefers-color-scheme:dark){.p{fill:#15191e}text{fill:#9da7b1}.g{stroke:#3d444d}.l,.m{stroke:#4493f8}"
     ".dead{stroke:#ff7b72}.pause{fill:#ff7b72}}"
 )
-_TITLE = "Step time of a real pipeline job while a worker is killed"
+_TITLE = "Step time of a real pipeline job: a worker is slow for a while, another is killed"
 _NOTE = "emulated accelerators over gloo; wall-clock time since the first step"
 
 

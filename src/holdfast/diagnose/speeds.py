@@ -2,7 +2,9 @@
 
 A job whose work has been shared out around a slow rank hardly gets faster when that rank recovers: the others
 are busy with its work. So the rank itself is looked at: what it needs for one operation, now and when it was
-healthy. Only of planned jobs is it known how many operations a step has.
+healthy. Only of planned jobs is it known how many operations a step has. A part of a step does not depend on
+that number, and would make a rank with little to do look slow; it is told from the steps before and after the
+work was shared out.
 """
 
 from __future__ import annotations
@@ -19,46 +21,77 @@ _WELL = 0.93
 """From this speed on a rank counts as healthy."""
 _CHANGED = 0.1
 """A speed that has changed by less is the same as before: nobody plans anew for noise."""
+_SAME_WORK = 0.05
+_MOST_FIXED = 0.7
+"""Of a step's own time: what is left has to tell."""
+
+
+class _Rank:
+    """One who is looked at: what it needed when it was healthy, and what a step takes it whatever it does."""
+
+    def __init__(self, own_s: float, work: float) -> None:
+        self.own_s = own_s
+        self.work = work
+        self.told: float | None = None
+        self._slow: tuple[float, float] | None = None
+        """Own time and operations of a step, slow and with as much to do as ever."""
+        self._fixed_s: float | None = None
+        """Part of a step's own time that does not depend on how many operations it has."""
+
+    def speed(self, own_s: float, work: float) -> float:
+        """Return how fast it is, from a step's own time and operations."""
+        if abs(work - self.work) < _SAME_WORK * self.work:
+            self._slow = (own_s, work)
+        elif self._fixed_s is None and self._slow is not None:
+            self._fixed_s = self._find_fixed(self._slow, own_s, work)
+        fixed_s = min(self._fixed_s or 0.0, _MOST_FIXED * min(own_s, self.own_s))
+        return ((self.own_s - fixed_s) / self.work) / ((own_s - fixed_s) / work)
+
+    def _find_fixed(self, before: tuple[float, float], own_s: float, work: float) -> float:
+        """Tell it from two steps of a slow rank with different numbers of operations."""
+        slope = (before[0] - own_s) / (before[1] - work)
+        return max(0.0, before[0] - before[1] * slope)
 
 
 class Speeds:
     """The speeds of some ranks, against what they were when they were healthy."""
 
     def __init__(self) -> None:
-        self._healthy_s: dict[int, float] = {}
-        """By rank, what an operation took."""
-        self._told: dict[int, float] = {}
+        self._ranks: dict[int, _Rank] = {}
 
     @property
     def ranks(self) -> list[int]:
         """Those who are looked at."""
-        return sorted(self._healthy_s)
+        return sorted(self._ranks)
 
     def follow(self, ranks: Sequence[int], healthy: Mapping[int, Profile]) -> None:
         """Look at ranks from now on; what they were before the trouble is what they are held against."""
         for rank in ranks:
             profile = healthy.get(rank)
             if profile is not None and profile.is_planned and profile.work > 0 and profile.own_s > 0:
-                self._healthy_s.setdefault(rank, profile.own_s / profile.work)
+                self._ranks.setdefault(rank, _Rank(profile.own_s, profile.work))
 
     def forget(self) -> None:
         """Look at nobody any more."""
-        self._healthy_s.clear()
-        self._told.clear()
+        self._ranks.clear()
 
     def of(self, steps: Mapping[int, Sequence[Step]]) -> dict[int, float]:
         """Return the speeds of those who are slow, from the last steps of every rank."""
-        for rank, healthy_s in self._healthy_s.items():
-            recent = [step.own_s / step.work for step in steps.get(rank, ()) if _is_told(step)][-_RECENT:]
-            if len(recent) == _RECENT:
-                self._tell(rank, healthy_s / statistics.median(recent))
-        return {rank: speed for rank, speed in self._told.items() if speed < 1.0}
+        for number, rank in self._ranks.items():
+            recent = [step for step in steps.get(number, ()) if _is_told(step)][-_RECENT:]
+            # All alike: with some of before and some of after a change of plan nothing can be told.
+            if len(recent) == _RECENT and len({step.work for step in recent}) == 1:
+                own_s = statistics.median(step.own_s for step in recent)
+                _tell(rank, rank.speed(own_s, recent[0].work))
+        known = {number: rank.told for number, rank in self._ranks.items()}
+        return {number: speed for number, speed in known.items() if speed is not None and speed < 1.0}
 
-    def _tell(self, rank: int, speed: float) -> None:
-        speed = 1.0 if speed >= _WELL else round(speed, 3)
-        before = self._told.get(rank)
-        if before is None or abs(speed / before - 1) >= _CHANGED or (speed == 1.0 and before < _WELL):
-            self._told[rank] = speed
+
+def _tell(rank: _Rank, speed: float) -> None:
+    speed = 1.0 if speed >= _WELL else round(speed, 3)
+    before = rank.told
+    if before is None or abs(speed / before - 1) >= _CHANGED or (speed == 1.0 and before < _WELL):
+        rank.told = speed
 
 
 def _is_told(step: Step) -> bool:

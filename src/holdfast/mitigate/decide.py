@@ -241,8 +241,7 @@ class Mitigator:
         whole_s = price_s + (self.prices.of(way.way_back) or 0.0 if way.way_back is not None else 0.0)
         reluctance = self._reluctance(way.level, price_s)
         # Health lasts; so the way back is taken at once, unless that was too soon of late.
-        is_well = way.level == "undo" and self._condition.is_healthy
-        needed_s = price_s * (reluctance - 1.0) if is_well else whole_s * reluctance
+        needed_s = price_s * (reluctance - 1.0) if way.is_home else whole_s * reluctance
         hoped_s = saved_s * outlook_s / incident.regime_s if incident.regime_s > 0 else saved_s
         if self._failed[way.level]:  # It did not help before: hopes do not count.
             hoped_s = min(hoped_s, saved_s)

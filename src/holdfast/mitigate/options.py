@@ -26,6 +26,8 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     """By how much steps get shorter, in healthy steps."""
     way_back: Deed | None = None
     """What it takes to go back when all is well again; None: it may stay as it is."""
+    is_home: bool = False
+    """It is how the job was, and as good as anything under the condition."""
 
 
 class Ways:
@@ -59,7 +61,12 @@ def options(model: Model, condition: Condition, now: Arrangement) -> list[Option
         # The way back is different: it is known to help, however little, and health may last for weeks.
         if gain >= (_ANY if level == "undo" else LEAST_GAIN):
             back = None if level == "undo" else _way_back(model, arrangement)
-            found.append(Option(level=level, deed=deed, arrangement=arrangement, gain=gain, way_back=back))
+            is_home = not found and level == "undo"
+            found.append(
+                Option(
+                    level=level, deed=deed, arrangement=arrangement, gain=gain, way_back=back, is_home=is_home
+                )
+            )
     return found
 
 
