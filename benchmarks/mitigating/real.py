@@ -9,11 +9,7 @@ were slow one worker is; each as slow as makes the job as slow as it was. Whoeve
 from __future__ import annotations
 
 import argparse
-import json
-import re
 import statistics
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import common
-from holdfast.observe.eventlog import read_run
 from holdfast.serve import chart
 from holdfast.serve.chart import Chart, Panel, Series
 from holdfast.values import AnyEvent, Applied, Decided, IncidentClosed
 from mitigating.published import GPUS_64, Published
+from returning.runs import Launched
 
 MICROBATCHES = 8
 WIDTH = 64
@@ -58,7 +54,7 @@ class Ran:
     ends_s: list[float]
     """When each step ended."""
     events: list[AnyEvent]
-    digests: dict[str, str]
+    digests: dict[int, str]
 
     @property
     def seconds(self) -> float:
@@ -167,22 +163,19 @@ def _band(words: str, first: int, last: int, factor: float) -> Band:
 def run(shape: str, steps: int, bands: list[Band], *, act: str | None = None) -> Ran:
     """Run the job to its end."""
     dp, pp = SHAPES[shape]
-    faults = [word for band in bands for word in ("--fault", band.words)]
-    verb = ["inject", *faults] if bands else ["run"]
+    flags = [word for band in bands for word in ("--fault", band.words)]
+    flags += ["--act", act] if act is not None else []
     job = ["--pp", str(pp), "--microbatches", str(MICROBATCHES), "--steps", str(steps)]
     job += ["--op-ms", str(OP_MS), "--width", str(WIDTH)]
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--run-dir", f"{folder}/run", "--nproc-per-node", str(dp * pp)]
-        words += ["--act", act] if act is not None else []
-        command = [sys.executable, "-m", "holdfast.cli", *verb, *words, "-m", "holdfast.lab.jobs.adaptive"]
-        result = subprocess.run([*command, *job], capture_output=True, text=True, check=False)
-        if result.returncode:
-            raise SystemExit(f"the job ended with {result.returncode}: {result.stderr[-2000:]}")
-        (ends,) = re.findall(r"rank 0 ends (\[.*\])", result.stdout)
+        launched = Launched(Path(folder), dp * pp, flags, job, verb="inject" if bands else "run")
+        code = launched.process.wait()
+        if code:
+            raise SystemExit(f"the job ended with {code}: {launched.said[-2000:]}")
         return Ran(
-            ends_s=json.loads(ends),
-            events=[record.event for record in read_run(Path(folder) / "run").records],
-            digests=dict(re.findall(r"rank (\d+) digest (\w+)", result.stdout)),
+            ends_s=launched.numbers("ends")[0],
+            events=launched.events(),
+            digests=launched.digests(),
         )
 
 

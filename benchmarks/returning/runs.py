@@ -24,11 +24,13 @@ PATIENCE_S = 300.0
 class Launched:
     """One ``holdfast run`` and its folder."""
 
-    def __init__(self, folder: Path, workers: int, flags: Sequence[str], job: Sequence[str]) -> None:
+    def __init__(
+        self, folder: Path, workers: int, flags: Sequence[str], job: Sequence[str], *, verb: str = "run"
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.run_dir = folder / "run"
         self._out = folder / "out.txt"
-        words = ["run", "--run-dir", str(self.run_dir), "--nproc-per-node", str(workers), *flags]
+        words = [verb, "--run-dir", str(self.run_dir), "--nproc-per-node", str(workers), *flags]
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast.cli", *words, "-m", "holdfast.lab.jobs.adaptive", *job],

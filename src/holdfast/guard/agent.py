@@ -138,7 +138,7 @@ class Agent(SimpleElasticAgent):
                 pids=[worker.pid for worker in self._workers.all],
             )
         )
-        if keeps_store(self._recipe.args.config):
+        if worker_group.group_world_size > 1 and keeps_store(self._recipe.args.config):
             self._survival().say_host(worker_group.group_rank)
         if worker_group.group_rank == 0:
             self._crew = _crew(worker_group, self._attempt)

@@ -28,8 +28,11 @@ def keeps_store(config: LaunchConfig) -> bool:
     if config.rdzv_backend != "c10d":
         return False
     # Torch does not tell: on one machine, several launchers may have wanted to.
-    _, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_USUAL_PORT)
-    mine = psutil.Process().net_connections(kind="tcp")
+    try:
+        _, port = parse_rendezvous_endpoint(config.rdzv_endpoint, default_port=_USUAL_PORT)
+        mine = psutil.Process().net_connections(kind="tcp")
+    except (ValueError, psutil.Error, OSError):  # Then nobody knows who has to stay, and nobody leaves.
+        return False
     return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in mine)
 
 

@@ -236,7 +236,9 @@ class Mitigator:
         is_dry = way.level not in self.allowed
         if price_s is None or (is_dry and way.level in incident.told):
             return None
-        saved_s, lost_s = incident.saved_s[way.level], incident.lost_s
+        lost_s = incident.lost_s
+        # By the model it may be more than was lost, which nobody could have saved.
+        saved_s = min(incident.saved_s[way.level], max(0.0, lost_s))
         # Who acts has to come back one day, and pays for both ways.
         whole_s = price_s + (self.prices.of(way.way_back) or 0.0 if way.way_back is not None else 0.0)
         reluctance = self._reluctance(way.level, price_s)

@@ -11,7 +11,10 @@ def tell_decision(event: Decided) -> str:
     if event.is_rollback:
         reason = f"it did not help: what was done is taken back, for about {event.price_s:.2g} s"
     elif event.level == "undo":
-        reason = f"the trouble since step {event.since_step} is over, for about {event.price_s:.2g} s"
+        # The trouble may go on, and somebody else be to blame for it.
+        reason = (
+            f"what was done since step {event.since_step} is needed no more, for about {event.price_s:.2g} s"
+        )
     else:
         reason = (
             f"would have saved {event.saved_s:.1f} of the {event.lost_s:.1f} s lost since step "
@@ -38,7 +41,7 @@ def name_deed(event: Decided | Applied | Dropped | IncidentClosed) -> str:
 def _name_decision(event: Decided) -> str:
     verb = "would do" if event.is_dry else "does"
     if event.is_rollback or event.level == "undo":
-        return f"{verb} {event.level}: {'it did not help' if event.is_rollback else 'the trouble is over'}"
+        return f"{verb} {event.level}: {'it did not help' if event.is_rollback else 'needed no more'}"
     price = f"for about {event.price_s:.2g} s"
     return f"{verb} {event.level}: saves {event.saved_s:.1f} of {event.lost_s:.1f} s, {price}"
 
