@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ class Nodes:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
-        self._where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}")
+        self._port = free_port()
+        self._where = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{self._port}")
         self.runs: dict[str, Run] = {}
 
     def start(self, name: str, *flags: str) -> Run:
@@ -38,6 +40,11 @@ class Nodes:
         run = self._stack.enter_context(running(mine, *words, *flags, str(JOB), **env))
         self.runs[name] = run
         return run
+
+    def keeps_store(self) -> bool:
+        """Say whether somebody does: who comes first, and who may never leave."""
+        with socket.socket() as door:
+            return door.connect_ex(("localhost", self._port)) == 0
 
     def make_slow(self, name: str) -> None:
         (self._folder / "SLOW_FILE").write_text(name)
@@ -67,6 +74,7 @@ def test_slow_node_leaves_and_who_stood_by_takes_its_place(tmp_path: Path) -> No
     with ExitStack() as stack:
         nodes = Nodes(tmp_path, stack)
         first = nodes.start("a", "--act", "S4")
+        wait_until(nodes.keeps_store, 60)
         slow = nodes.start("b", "--act", "S4")
         wait_until(lambda: nodes.told("a", 0, StepSeen), 60)
         spare = nodes.start("c", "--act", "S4")
