@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 # --- the tables -------------------------------------------------------------------------------
 
-_WORDS = frozenset({"values", "faults", "telemetry", "findings", "errors", "commit", "membership"})
-_DECIDERS = _WORDS | {"detect", "diagnose", "plan", "mitigate", "control", "reliability"}
+_WORDS = frozenset(
+    {"values", "faults", "telemetry", "findings", "errors", "commit", "membership", "shipment"}
+)
+_DECIDERS = _WORDS | {"detect", "diagnose", "plan", "mitigate", "control", "reliability", "incidents"}
 _WORLD = _DECIDERS | {"settings", "observe", "job"}
 _ONLOOKER = _WORLD | {"simulate", "lab", "guard"}
 
@@ -31,6 +33,7 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "findings": frozenset(),
     "errors": frozenset(),
     "commit": frozenset(),
+    "shipment": frozenset({"telemetry"}),
     "membership": frozenset({"commit"}),
     "settings": _WORDS,
     "observe": _WORDS,
@@ -39,6 +42,7 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "diagnose": _WORDS | {"observe", "detect"},
     "reliability": _WORDS | {"detect", "observe"},
     "mitigate": _WORDS | {"plan"},
+    "incidents": _WORDS | {"diagnose", "mitigate"},
     "control": _WORDS | {"detect", "diagnose", "mitigate", "plan"},
     "simulate": _DECIDERS,
     "job": _WORDS | {"plan"},

@@ -167,6 +167,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Last step finished, per rank."""
     duration_s: dict[str, float]
     """Median step time within the second, per rank; ranks that finished none are absent."""
+    own_s: dict[str, float] = {}
+    """Of that, what the rank needed for itself: without waiting for others."""
     lost: int = 0
     """Step records overwritten before the guard could read them, so far."""
 

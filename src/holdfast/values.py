@@ -104,6 +104,10 @@ class Regrouped(Event, frozen=True, kw_only=True, tag="regrouped"):
     """How many updates have been applied."""
     places: list[int] = []
     """Pipeline and stage that each of them holds, ``pipeline * pp + stage``; none: those of their ranks."""
+    pp: int = 1
+    """Stages of each pipeline."""
+    microbatches: int = 0
+    """Of each pipeline and step; 0: not known."""
     dead: list[int]
     """Ranks, in the order in which they died."""
     newcomers: list[int] = []
@@ -281,6 +285,35 @@ class Applied(Event, frozen=True, kw_only=True, tag="applied"):
     """For how long nobody trained because of it."""
 
 
+class Verified(Event, frozen=True, kw_only=True, tag="verified"):
+    """What was done has shown, over some steps, what it is worth."""
+
+    number: int
+    level: str
+    promised: float
+    """By how much steps were to get shorter, in healthy steps."""
+    gained: float
+    """By how much they did."""
+    healthy_s: float
+    """What a healthy step takes."""
+    is_enough: bool
+    """False: it is taken back."""
+
+
+class Ordered(Event, frozen=True, kw_only=True, tag="ordered"):
+    """A person asked for something while the run went on."""
+
+    order: str
+    """Its number, by which it is known where it was asked."""
+    what: str
+    """In a few words."""
+    who: str
+    """Who asked, as far as is known."""
+    outcome: str
+    """What came of it, in one clause."""
+    is_done: bool
+
+
 class Dropped(Event, frozen=True, kw_only=True, tag="dropped"):
     """A decision was not carried out; nothing was changed."""
 
@@ -357,6 +390,8 @@ AnyEvent = (
     | JobHung
     | Decided
     | Applied
+    | Verified
+    | Ordered
     | Dropped
     | NodeLeft
     | IncidentClosed

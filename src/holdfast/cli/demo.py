@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.cli.screen import Screen, print_summary
-from holdfast.cli.words import phrase
+from holdfast.incidents.words import phrase
 from holdfast.errors import InputError, JobError
 from holdfast.guard.rings import Rings
 from holdfast.guard.rundir import RunInfo, default_path

@@ -11,7 +11,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.words import name_fault
+from holdfast.incidents.words import name_fault
 from holdfast.errors import InputError
 from holdfast.faults import Fault
 from holdfast.guard.eventlog import EventLog

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.words import phrase
+from holdfast.incidents.words import phrase
 from holdfast.lab.story import Slowness, Story, tell, witnessed
 from holdfast.membership import Needs
 from holdfast.telemetry import Step

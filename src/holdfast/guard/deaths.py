@@ -10,6 +10,7 @@ import signal
 from collections.abc import Sequence
 
 from holdfast.errors import TrainingLostError
+from holdfast.incidents.words import short_cause
 from holdfast.values import Death
 
 _VICTIM_WORDS = (
@@ -89,12 +90,6 @@ def cause(death: Death) -> str:
     """Return what ended the worker, with its exit code or signal and what that usually means."""
     hint = _HINTS.get(death.signal or "")
     return f"{short_cause(death)}{f'; {hint}' if hint else ''}"
-
-
-def short_cause(death: Death) -> str:
-    """Return what ended the worker in a few words."""
-    what = (death.error or "").partition("\n")[0] or death.signal
-    return f"{what} (exit code {death.exit_code})" if what else f"exit code {death.exit_code}"
 
 
 def shell_code(returncode: int) -> tuple[int, str | None]:

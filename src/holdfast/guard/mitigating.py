@@ -16,12 +16,12 @@ from holdfast.guard.say import Say
 from holdfast.job.wishes import Crew, Granted, read_crew, read_granted, read_wish, write_wish
 from holdfast.membership import Arranged
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
-from holdfast.mitigate.decide import Decision, Look, Mitigator
+from holdfast.mitigate.decide import Decision, Look, Mitigator, Verdict
 from holdfast.mitigate.ledger import Level
 from holdfast.mitigate.model import Model, Replicas, Shape, Stages
 from holdfast.mitigate.prices import Deed, Prices
-from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped
-from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed
+from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped, tell_verified
+from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed, Verified
 
 _SURE = 0.6
 """Who is named with less confidence is not acted upon."""
@@ -156,8 +156,10 @@ class Mitigation:
             seconds -= pause_s
             self._done(mitigator, pause_s)
         mitigator.allowed = self._allowed()
-        closed = mitigator.closed
+        closed, verdict = mitigator.closed, mitigator.verdict
         decision = mitigator.see(self._make_look(lookout, steps, seconds))
+        if mitigator.verdict is not None and mitigator.verdict is not verdict:
+            self._tell_verdict(mitigator.verdict)
         if decision is not None:
             self._decide(mitigator, decision)
         if mitigator.closed is not closed:
@@ -216,6 +218,18 @@ class Mitigation:
         self._decision, self._wished_s = decision, 0.0
         wish = Arranged(number=self._number, speeds=event.speeds, moves=moves, without=event.without)
         write_wish(self._rings, wish)
+
+    def _tell_verdict(self, verdict: Verdict) -> None:
+        event = Verified(
+            number=self._number,
+            level=verdict.level,
+            promised=round(verdict.promised, 4),
+            gained=round(verdict.gained, 4),
+            healthy_s=self._healthy_s or 0.0,
+            is_enough=verdict.is_enough,
+        )
+        self._tell(event)
+        self._say.line(tell_verified(event))
 
     def _is_granted(self) -> bool:
         granted = self._granted

@@ -191,6 +191,8 @@ class Survival:
                 members=sorted(regroup.holders),
                 version=regroup.agreement.version,
                 places=[regroup.place_of(rank) for rank in sorted(regroup.holders)],
+                pp=needs.pp,
+                microbatches=needs.microbatches,
                 dead=list(controller.dead),
                 was_ready=self._foresight.was_ready,
                 newcomers=[r for r in regroup.holders if regroup.place_of(r) in regroup.newcomers],

@@ -230,16 +230,19 @@ def summarise(steps: Sequence[Step], *, node: int, attempt: int, lost: int) -> S
     """Reduce one second's steps of a node to one row."""
     last: dict[str, int] = {}
     times: dict[str, list[float]] = {}
+    own: dict[str, list[float]] = {}
     for step in steps:
         last[str(step.rank)] = step.step
         if step.duration_s > 0:
             times.setdefault(str(step.rank), []).append(step.duration_s)
+            own.setdefault(str(step.rank), []).append(step.own_s)
     return Summary(
         at=datetime.now(UTC).isoformat(),
         node=node,
         attempt=attempt,
         steps=last,
         duration_s={rank: round(statistics.median(values), 6) for rank, values in times.items()},
+        own_s={rank: round(statistics.median(values), 6) for rank, values in own.items()},
         lost=lost,
     )
 

@@ -77,6 +77,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """It takes back what did not help."""
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of something that was done."""
+
+    level: Level
+    promised: float
+    gained: float
+    """By how much steps got shorter, in healthy steps."""
+    is_enough: bool
+
+
 class _Trial(msgspec.Struct, kw_only=True):
     """Something that was done and has to show what it is worth."""
 
@@ -99,6 +109,8 @@ class Mitigator:
         self.incident: Incident | None = None
         self.closed: Incident | None = None
         """The last one that is over."""
+        self.verdict: Verdict | None = None
+        """On what was done last, once it has shown what it is worth."""
         self.lasting = Lasting()
         self.prices = prices
         self.model = model
@@ -288,7 +300,12 @@ class Mitigator:
         self._trial = None
         after = trial.seconds / (trial.steps * look.healthy_s)
         decision = trial.decision
-        if trial.before - after >= _ENOUGH * decision.gain or decision.deed == "restart":
+        gained = trial.before - after
+        is_enough = gained >= _ENOUGH * decision.gain or decision.deed == "restart"
+        self.verdict = Verdict(
+            level=decision.level, promised=decision.gain, gained=gained, is_enough=is_enough
+        )
+        if is_enough:
             return None
         self._failed[decision.level] += 1
         deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"

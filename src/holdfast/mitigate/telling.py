@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.values import Applied, Decided, Dropped, IncidentClosed
+from holdfast.values import Applied, Decided, Dropped, IncidentClosed, Verified
 
 
 def tell_decision(event: Decided) -> str:
@@ -49,6 +49,13 @@ def _name_decision(event: Decided) -> str:
 def tell_applied(event: Applied) -> str:
     """Return when it was done, and what it cost."""
     return f"{event.level} is in force from step {event.version} on, after a pause of {event.pause_s:.2f} s"
+
+
+def tell_verified(event: Verified) -> str:
+    """Return what came of what was done."""
+    got, promised = event.gained * event.healthy_s, event.promised * event.healthy_s
+    outcome = "" if event.is_enough else ", which is not enough"
+    return f"{event.level}: steps got {got:.2g} s shorter, {promised:.2g} s were promised{outcome}"
 
 
 def tell_dropped(event: Dropped) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from holdfast.diagnose.telling import tell_change, tell_probe, tell_profile, tell_suspect
 from holdfast.faults import Fault
-from holdfast.guard.deaths import short_cause
-from holdfast.mitigate.telling import name_deed
+from holdfast.mitigate.telling import name_deed, tell_verified
 from holdfast.values import (
     AnyEvent,
     Applied,
     AttemptEnded,
     AttemptStarted,
+    Death,
     Decided,
     Dropped,
     FaultInjected,
@@ -24,6 +24,7 @@ from holdfast.values import (
     JobStopped,
     LauncherDied,
     NodeLeft,
+    Ordered,
     Probed,
     Profiled,
     Regrouped,
@@ -31,6 +32,7 @@ from holdfast.values import (
     RunStarted,
     StepSeen,
     SuspectsNamed,
+    Verified,
     WorkerDied,
     WorkerHung,
     WorkerReturned,
@@ -88,6 +90,10 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"no step and no call for {event.lasted_s:.0f} s: {whom}"
         case Decided() | Applied() | Dropped() | IncidentClosed():
             return name_deed(event)
+        case Verified():
+            return tell_verified(event)
+        case Ordered():
+            return f"{event.who} asked for {event.what}: {event.outcome}"
         case NodeLeft():
             ranks = ", ".join(map(str, event.ranks))
             return f"the node of rank {ranks} was too slow and has left ({event.scheduler})"
@@ -97,6 +103,12 @@ def phrase(event: AnyEvent) -> str:  # noqa: PLR0912 - one case for each kind of
             return f"fault over: {event.fault.kind}, at step {event.step}"
         case RunEnded():
             return f"run ended: {event.reason}"
+
+
+def short_cause(death: Death) -> str:
+    """Return what ended the worker in a few words."""
+    what = (death.error or "").partition("\n")[0] or death.signal
+    return f"{what} (exit code {death.exit_code})" if what else f"exit code {death.exit_code}"
 
 
 def name_fault(fault: Fault) -> str:

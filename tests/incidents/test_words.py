@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from helpers import EVENTS
-from holdfast.cli.words import phrase
+from holdfast.incidents.words import phrase
 from holdfast.values import AnyEvent, Regrouped, WorkerHung
 
 HUNG = WorkerHung(rank=3, pid=9, phase="compute", waited_s=2.5, evidence="inside it for 2.5 s")
