@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.live import Live
 
 from holdfast.cli.screen import Screen, print_summary
-from holdfast.incidents.words import phrase
 from holdfast.errors import InputError, JobError
 from holdfast.guard.rings import Rings
 from holdfast.guard.rundir import RunInfo, default_path
+from holdfast.incidents.words import phrase
 from holdfast.lab.fork import Job, Lab
 from holdfast.lab.story import Outcome, find_difference, read_outcome, tell
 from holdfast.membership import Needs

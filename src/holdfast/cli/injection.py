@@ -11,13 +11,13 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.incidents.words import name_fault
 from holdfast.errors import InputError
 from holdfast.faults import Fault
 from holdfast.guard.eventlog import EventLog
 from holdfast.guard.home import Home
 from holdfast.guard.rundir import RunInfo
 from holdfast.guard.say import Say
+from holdfast.incidents.words import name_fault
 from holdfast.lab.control import LAB_ENV
 from holdfast.lab.director import Director, Scene
 from holdfast.lab.faults import check_faults, parse_fault, read_faults
