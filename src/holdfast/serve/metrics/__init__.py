@@ -1,0 +1,1 @@
+"""What a server shows to Prometheus: its runs, and itself."""
