@@ -1,0 +1,187 @@
+"""What runs look like now: their stories, kept up to date from the store while somebody asks for them."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from holdfast.incidents.story import Story
+from holdfast.incidents.values import RunState, RunView
+from holdfast.serve.store import RunRow, Store
+
+_PAGE = 10_000
+_MOST_WEIGHT = 2_000_000
+"""Of all stories together: one for a worker, and for a record. About 1 KB each, at the worst."""
+_MOST_GLANCES = 10_000
+_MOST_CHANGES = 10_000
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in one line, as lists and messages show it."""
+
+    key: str
+    number: int
+    """Of the last record that is in it."""
+    state: RunState
+    step: int
+    step_s: float | None
+    """Median over ranks of what a step takes; None: not known."""
+    world_size: int
+    open_incidents: int
+    lost_gpu_h: float
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.story = Story()
+        self.number = 0
+        self.records = 0
+        self.seen = -1
+        """Which change of the run is in it."""
+        self.view: RunView | None = None
+        self.row: RunRow | None = None
+
+    @property
+    def weight(self) -> int:
+        return 100 + self.records + (len(self.view.workers) if self.view is not None else 0)
+
+
+class Live:
+    """Stories of the runs that somebody looks at; safe to be called from many threads."""
+
+    def __init__(self, store: Store, *, most_weight: int = _MOST_WEIGHT) -> None:
+        self._store = store
+        self._most_weight = most_weight
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._glances: OrderedDict[str, tuple[int, str, Glance]] = OrderedDict()
+        self._changes: OrderedDict[str, int] = OrderedDict()
+        """The number of each run's last change; who changed last comes last."""
+        self._last_change = 0
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def change(self, keys: Iterable[str]) -> None:
+        """Note that the store has more of these runs than before."""
+        with self._lock:
+            for key in keys:
+                self._last_change += 1
+                self._changes[key] = self._last_change
+                self._changes.move_to_end(key)
+            while len(self._changes) > _MOST_CHANGES:
+                self._changes.popitem(last=False)
+
+    def changes(self, after: int, *, limit: int = 100) -> tuple[int, list[str]]:
+        """Return the number of the last change, and which runs changed after one, the last first."""
+        with self._lock:
+            found = []
+            for key, number in reversed(self._changes.items()):
+                if number <= after or len(found) >= limit:
+                    break
+                found.append(key)
+            return self._last_change, found
+
+    def change_of(self, key: str) -> int:
+        """Return the number of a run's last change since the server started; 0: there was none."""
+        with self._lock:
+            return self._changes.get(key, 0)
+
+    # --- stories ------------------------------------------------------------------------------
+
+    def view(self, key: str) -> RunView | None:
+        """Return the run as it is now; None: there is no such run."""
+        entry = self._entry(key)
+        with entry.lock:
+            return self._refresh(key, entry)
+
+    def view_and_row(self, key: str) -> tuple[RunView, RunRow] | None:
+        """Return the run as it is now, and what the store says of it."""
+        entry = self._entry(key)
+        with entry.lock:
+            view = self._refresh(key, entry)
+            return (view, entry.row) if view is not None and entry.row is not None else None
+
+    def glance(self, key: str) -> Glance | None:
+        """Return the run in one line; cheap while nothing changes, for as many runs as a list has."""
+        row = self._store.run(key)
+        return self.glance_at(row) if row is not None else None
+
+    def glance_at(self, row: RunRow) -> Glance:
+        """Return a row's run in one line."""
+        key, change = row.key, self.change_of(row.key)
+        with self._lock:
+            known = self._glances.get(key)
+            if known is not None and known[:2] == (change, row.heard_at):
+                self._glances.move_to_end(key)
+                return known[2]
+        glance = self._look(row)
+        with self._lock:
+            self._glances[key] = (change, row.heard_at, glance)
+            self._glances.move_to_end(key)
+            while len(self._glances) > _MOST_GLANCES:
+                self._glances.popitem(last=False)
+        return glance
+
+    def _look(self, row: RunRow) -> Glance:
+        entry = self._entry(row.key)
+        with entry.lock:
+            view, number = self._refresh(row.key, entry) or RunView(), entry.number
+        return Glance(
+            key=row.key,
+            number=number,
+            state=view.state,
+            step=view.step,
+            step_s=pace_of(self._store, row.key),
+            world_size=view.world_size,
+            open_incidents=sum(incident.is_open for incident in view.incidents),
+            lost_gpu_h=view.bill.lost_gpu_h,
+        )
+
+    def _entry(self, key: str) -> _Entry:
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            total = sum(each.weight for each in self._entries.values())
+            while total > self._most_weight and len(self._entries) > 1:
+                total -= self._entries.popitem(last=False)[1].weight
+            return entry
+
+    def _refresh(self, key: str, entry: _Entry) -> RunView | None:
+        """Take in what is new; the entry's lock is held."""
+        change = self.change_of(key)
+        if entry.view is not None and entry.seen == change:
+            return entry.view
+        entry.row = self._store.run(key)
+        if entry.row is None:
+            self._forget(key)
+            return None
+        while True:
+            kept = self._store.records(key, after=entry.number, limit=_PAGE)
+            for each in kept:
+                entry.story.add(each.record)
+                entry.number = each.number
+            entry.records += len(kept)
+            if len(kept) < _PAGE:
+                break
+        entry.story.reach(entry.row.step)
+        entry.view, entry.seen = entry.story.view(), change
+        return entry.view
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._entries.pop(key, None)
+            self._glances.pop(key, None)
+
+
+def pace_of(store: Store, key: str) -> float | None:
+    """Return what a step takes now, of the median rank."""
+    paces = sorted(rank.step_s for rank in store.ranks(key))
+    return paces[len(paces) // 2] if paces else None
+
+
+Heed = Callable[[str, RunView | None, RunView], None]
+"""What a notifier does with a run that changed: its key, the view before, the view after."""
