@@ -36,5 +36,5 @@ def test_random_kills_leave_nothing_behind() -> None:
 
 def test_a_restart_is_clean_beside_torchruns() -> None:
     """Ours is clean; torchrun's may or may not be, which is why it is measured in the same run."""
-    rows = _rows("restart.py", "--runs", "1", "--timeout", "120")
+    rows = _rows("restart.py", "--runs", "1", "--timeout", "60")
     assert rows["holdfast run"]["clean"] == "1 of 1"
