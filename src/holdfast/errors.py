@@ -6,6 +6,7 @@
     ├── InputError         what a person gave us is wrong; the CLI prints one line and exits with 2
     │   └── MissingError   a tool, package or privilege that this machine lacks
     ├── JobError           the training job itself failed; the CLI exits with the job's own code
+    ├── StoreError         a server's store could not keep or find something this time
     └── TrainingLostError  too much of a pipeline is gone for training to go on
 """
 
@@ -28,6 +29,10 @@ class JobError(HoldfastError):
     def __init__(self, message: str, *, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class StoreError(HoldfastError):
+    """A store that failed in its own world (a full disk, a lost connection); nothing was half kept."""
 
 
 class TrainingLostError(HoldfastError):

@@ -49,13 +49,14 @@ def read_events(file: Path) -> EventLogContent:
         if not line.strip():
             continue
         try:
-            records.append(_decode(line))
+            records.append(decode_line(line))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             broken.append(f"{file.name}:{number}: {error}")
     return EventLogContent(records=records, cut=1 if rest else 0, broken=broken)
 
 
-def _decode(line: bytes) -> Record:
+def decode_line(line: bytes | msgspec.Raw) -> Record:
+    """Return the event of one line; raise ``ValueError`` (or ``RecursionError``) where it is none."""
     stamp = _STAMP.decode(line)
     if stamp.schema > SCHEMA_VERSION:
         raise ValueError(f"schema is {stamp.schema}, expected at most {SCHEMA_VERSION}")
