@@ -43,12 +43,13 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "reliability": _WORDS | {"detect", "observe"},
     "mitigate": _WORDS | {"plan"},
     "incidents": _WORDS | {"diagnose", "mitigate"},
+    "metrics": _WORDS | {"incidents"},
     "control": _WORDS | {"detect", "diagnose", "mitigate", "plan"},
     "simulate": _DECIDERS,
     "job": _WORDS | {"plan"},
     "lab": _WORLD,
-    "guard": _WORLD,
-    "serve": _ONLOOKER,
+    "guard": _WORLD | {"metrics"},
+    "serve": _ONLOOKER | {"metrics"},
     "cli": _ONLOOKER | {"serve"},
 }
 """Whom each room may import besides itself, at any depth and also under ``TYPE_CHECKING``."""
@@ -57,7 +58,7 @@ TORCH_ROOMS = frozenset({"job", "lab", "guard"})
 LIBRARIES = {"job": frozenset({"msgspec", "torch"})}
 """Rooms that may import only these besides the standard library."""
 
-PURE_ROOMS = _DECIDERS | {"simulate"}
+PURE_ROOMS = _DECIDERS | {"simulate", "metrics"}
 READERS: frozenset[str] = frozenset(
     {
         "holdfast.reliability.delimited",

@@ -1,0 +1,1 @@
+"""What is shown to Prometheus of runs, computed from what is known of them. Pure."""
