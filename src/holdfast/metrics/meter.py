@@ -49,7 +49,7 @@ class Meter:
                 self._describe_live(seen, sheet)
 
     def _describe_live(self, seen: RunSeen, sheet: Sheet) -> None:
-        ratchet = self._ratchets.of(seen.run)
+        ratchet = self._ratchets.of(seen.key)
         if seen.is_whole:
             _describe_run(seen, ratchet, sheet)
             _describe_incidents(seen, ratchet, sheet)
@@ -76,7 +76,7 @@ class Meter:
 
 def _describe_state(seen: RunSeen, sheet: Sheet) -> None:
     run = seen.run
-    facts = {"name": seen.name, "run_id": seen.view.run_id, "host": seen.host}
+    facts = {"name": seen.name, "key": seen.key, "run_id": seen.view.run_id, "host": seen.host}
     sheet.put_info("holdfast_run_info", facts, run)
     for state in get_args(RunState):
         sheet.put("holdfast_run_state", seen.view.state == state, run, state)

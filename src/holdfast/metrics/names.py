@@ -42,9 +42,7 @@ _RUN = ("run",)
 _KIND = ("run", "kind")
 
 RUN = (
-    Definition(
-        "holdfast_run_info", "info", "A run, its name, torch's id of it and the host of node 0.", _RUN
-    ),
+    Definition("holdfast_run_info", "info", "A run: its name, key, torch's run id, host of node 0.", _RUN),
     Definition("holdfast_run_state", "gauge", "1 for the state that the run is in.", ("run", "state")),
     Definition("holdfast_run_heard_timestamp_seconds", "gauge", "When the run was heard of last.", _RUN),
     Definition("holdfast_run_attempt", "gauge", "Starts of all workers so far, counted from 0.", _RUN),

@@ -36,11 +36,16 @@ class Tally(msgspec.Struct, kw_only=True):
                 self.actions["S4"] = self.actions.get("S4", 0) + 1
 
 
+def name_run(name: str, key: str) -> str:
+    """Return the value of the label ``run``: what a person calls it, and enough to tell it from another."""
+    return f"{name}-{key[:8]}" if name else key[:32]
+
+
 class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
     """One run, as it is known now."""
 
-    run: str
-    """The value of the label: different for every run, the same on all its nodes."""
+    key: str
+    """Different for every run, the same on all its nodes."""
     name: str = ""
     host: str = ""
     """Of node 0."""
@@ -56,6 +61,11 @@ class RunSeen(msgspec.Struct, frozen=True, kw_only=True):
     """False: it was not heard of for minutes, and only that is shown."""
     is_whole: bool = True
     """False: only some of its ranks are known, as to a guard of another node than the first."""
+
+    @property
+    def run(self) -> str:
+        """The value of the label."""
+        return name_run(self.name, self.key)
 
 
 def read_paces(summary: Summary) -> tuple[Pace, ...]:
