@@ -13,11 +13,14 @@ from holdfast.values import (
     IncidentClosed,
     JobHung,
     JobRelieved,
+    JobSlowed,
+    LauncherDied,
     NodeLeft,
     Record,
     Regrouped,
     StepSeen,
     SuspectsNamed,
+    Verified,
     WorkerDied,
     WorkerHung,
     WorkerReturned,
@@ -58,14 +61,17 @@ class Crew:
             case Regrouped():
                 self._regroup(record.event)
             case StepSeen(rank=rank):
+                self._meet(record, rank)
                 self._set(rank, "training")
-            case WorkerDied(death=death):
+            case WorkerDied(death=death) if not self._is_old(record):
                 self._set(death.rank, "dead")
+            case LauncherDied():
+                self._lose(record)
             case WorkerReturned(rank=rank):
                 self._set(rank, "starting")
             case WorkerHung(rank=rank):
                 self._set(rank, "hung")
-            case NodeLeft(ranks=ranks):
+            case NodeLeft(ranks=ranks) if not self._is_old(record):
                 for rank in ranks:
                     self._set(rank, "left")
             case _:
@@ -86,6 +92,12 @@ class Crew:
             for rank, member in sorted(self._members.items())
         )
 
+    def move(self) -> None:
+        """Take in that steps are made: nobody hangs any more."""
+        for member in self._members.values():
+            if member.state == "hung":
+                member.state = "training"
+
     @property
     def is_short(self) -> bool:
         """Whether somebody is missing."""
@@ -98,7 +110,13 @@ class Crew:
 
     # --- who is there -------------------------------------------------------------------------
 
+    def _is_old(self, record: Record) -> bool:
+        """Say whether it is about an attempt that is over; another node may tell late."""
+        return record.stamp.attempt < self.attempt
+
     def _start(self, record: Record, event: AttemptStarted) -> None:
+        if self._is_old(record):
+            return
         if record.stamp.attempt != self.attempt:
             self._members = {}
             self._speeds = {}
@@ -108,12 +126,27 @@ class Crew:
         for rank in event.ranks:
             self._members[rank] = _Member(node=record.stamp.node, host=record.stamp.host)
 
+    def _meet(self, record: Record, rank: int) -> None:
+        """Take in where a rank is that no launcher of this run has started."""
+        if self._is_old(record):
+            return
+        member = self._members.setdefault(rank, _Member(node=record.stamp.node, host=record.stamp.host))
+        if member.node < 0:
+            member.node, member.host = record.stamp.node, record.stamp.host
+        self.world_size = max(self.world_size, len(self._members)) if not self.nodes else self.world_size
+
     def _end(self, record: Record, event: AttemptEnded) -> None:
-        if event.reason != "succeeded":
+        if self._is_old(record):
             return
         for member in self._members.values():
             if member.node == record.stamp.node and member.state not in ("dead", "left"):
-                member.state = "done"
+                member.state = "done" if event.reason == "succeeded" else "left"
+
+    def _lose(self, record: Record) -> None:
+        """Take in that a launcher was killed, and its workers with it."""
+        for member in self._members.values():
+            if member.node == record.stamp.node and member.state not in ("done", "left"):
+                member.state = "dead"
 
     def _regroup(self, event: Regrouped) -> None:
         self.generation, self.pp, self.microbatches = event.generation, event.pp, event.microbatches
@@ -128,6 +161,9 @@ class Crew:
         for rank, member in self._members.items():
             if rank not in event.members:
                 member.place = None
+                # Of a node that is lost nobody else tells.
+                if rank in event.dead and member.state != "left":
+                    member.state = "dead"
 
     def _set(self, rank: int, state: WorkerState) -> None:
         member = self._members.get(rank)
@@ -138,6 +174,8 @@ class Crew:
     # --- how fast they are --------------------------------------------------------------------
 
     def _add_speed(self, record: Record) -> None:
+        if isinstance(record.event, JobSlowed | JobRelieved | Applied | Verified):
+            self.move()
         match record.event:
             case SuspectsNamed(since_step=step, suspects=suspects) if step > 0:
                 self._heal()

@@ -53,8 +53,12 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last(self) -> StageName:
-        """How far it has come."""
-        return self.stages[-1].name if self.stages else "detected"
+        """How far it has come; what is learned of it later does not take it back."""
+        learned: tuple[StageName, ...] = ("detected", "named")
+        done = [stage.name for stage in self.stages if stage.name not in learned]
+        if done:
+            return done[-1]
+        return "named" if any(stage.name == "named" for stage in self.stages) else "detected"
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,108 @@
+"""Logs of made-up runs: events at seconds after a beginning, told by nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from helpers import make_death
+from holdfast.findings import ChangePoint, Suspect
+from holdfast.telemetry import Summary
+from holdfast.values import (
+    AnyEvent,
+    AttemptStarted,
+    Decided,
+    JobRelieved,
+    JobSlowed,
+    Record,
+    Regrouped,
+    RunStarted,
+    Stamp,
+    WorkerDied,
+)
+
+BEGINNING = datetime(2026, 11, 15, 19, 40, tzinfo=UTC)
+START = RunStarted(run_id="x", argv=["train.py"], pid=7)
+_ids = count()
+
+
+def at(second: float) -> str:
+    """Return the time so many seconds after the beginning."""
+    return (BEGINNING + timedelta(seconds=second)).isoformat()
+
+
+def tell(second: float, event: AnyEvent, *, node: int = 0, attempt: int = 0) -> Record:
+    """Return a record, with an id that says when it was."""
+    name = f"{node}-{second:g}-{next(_ids)}"
+    host = f"host{node}"
+    stamp = Stamp(schema=1, event_id=name, at=at(second), host=host, node=node, attempt=attempt)
+    return Record(stamp=stamp, event=event)
+
+
+def started(*ranks: int, world_size: int = 4, nodes: int = 1) -> AttemptStarted:
+    """Return the start of a node's workers."""
+    return AttemptStarted(
+        world_size=world_size, nodes=nodes, ranks=list(ranks), pids=[100 + r for r in ranks]
+    )
+
+
+def died(rank: int) -> WorkerDied:
+    """Return a death by a signal."""
+    return WorkerDied(death=make_death(rank=rank, exit_code=137, signal="SIGKILL"))
+
+
+def regrouped(generation: int, *members: int, **more: Any) -> Regrouped:
+    """Return who goes on."""
+    usual: dict[str, Any] = {"version": 10 * generation, "dead": []}
+    return Regrouped(generation=generation, members=list(members), **(usual | more))
+
+
+def change(step: int, before_s: float, after_s: float, *, is_slow: bool) -> ChangePoint:
+    """Return a change that is known ten steps later."""
+    return ChangePoint(
+        step=step,
+        detected_step=step + 10,
+        before_s=before_s,
+        after_s=after_s,
+        direction="slow" if after_s > before_s else "relief",
+        is_slow=is_slow,
+        confidence=0.99,
+    )
+
+
+def slowed(step: int, before_s: float = 1.0, after_s: float = 1.5) -> JobSlowed:
+    """Return that steps take longer."""
+    return JobSlowed(change=change(step, before_s, after_s, is_slow=True))
+
+
+def relieved(step: int, before_s: float = 1.5, after_s: float = 1.0, *, is_slow: bool = False) -> JobRelieved:
+    """Return that steps take less long."""
+    return JobRelieved(change=change(step, before_s, after_s, is_slow=is_slow))
+
+
+def suspect(rank: int) -> Suspect:
+    """Return a rank that computes slowly."""
+    return Suspect(ranks=[rank], hosts=["a"], cause="compute", slowdown=1.5, confidence=0.9, evidence=["x"])
+
+
+def decided(number: int, level: str, *, lost_s: float = 5.0, is_dry: bool = False) -> Decided:
+    """Return a decision that should shorten steps of a second by 0.4 s."""
+    return Decided(
+        number=number,
+        level=level,
+        since_step=50,
+        speeds={} if level == "undo" else {1: 0.5},
+        gain=0.4,
+        healthy_s=1.0,
+        saved_s=2.0,
+        lost_s=lost_s,
+        price_s=0.3,
+        outlook_s=60.0,
+        is_dry=is_dry,
+    )
+
+
+def row(second: float, step: int, *, node: int = 0, attempt: int = 0) -> Summary:
+    """Return a row of the summaries in which rank 0 reached a step."""
+    return Summary(at=at(second), node=node, attempt=attempt, steps={"0": step}, duration_s={"0": 0.5})
