@@ -6,6 +6,8 @@
       run.json                     who, what, when, versions, effective settings   (node 0)
       events.jsonl                 the event log; events.node1.jsonl for node 1
       summaries.jsonl              one row per second and node while steps are made
+      orders/4f1c.json             what a person asked for through a server, until it is carried out
+      .sent.node0.json             up to where a server has the node's events and summaries
       logs/attempt_0/rank_3.log    output and traceback of one worker
       errors/attempt_0/rank_3.json torchelastic's error file of one worker
 """
@@ -47,6 +49,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Effective]
     launch: dict[str, Any]
     versions: dict[str, str]
+    key: str = ""
+    """Different for every run, the same on all its nodes; empty in files of before there were servers."""
 
 
 class RunDir:
@@ -83,6 +87,11 @@ def default_path(runs: Path, run_id: str, now: datetime) -> Path:
     """Return a new folder's name, sorted by time; node 0 tells it to the others."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", run_id)[:24] if not _UUID.fullmatch(run_id) else ""
     return runs / "-".join(filter(None, [f"{now.astimezone(UTC):%Y%m%d-%H%M%S}", name, secrets.token_hex(2)]))
+
+
+def make_key() -> str:
+    """Return a key for a new run."""
+    return secrets.token_hex(16)
 
 
 def make_info(
