@@ -272,6 +272,8 @@ class Decided(Event, frozen=True, kw_only=True, tag="decided"):
     """It is not done, because it is not allowed."""
     is_rollback: bool = False
     """It takes back what did not help."""
+    is_asked: bool = False
+    """A person wanted it."""
 
 
 class Applied(Event, frozen=True, kw_only=True, tag="applied"):

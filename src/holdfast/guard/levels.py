@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,8 @@ class Allowed:
         self._file = run_dir / _FILE
         self._levels = parse_levels(words)
         self._seen_ns = 0
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when somebody has said what is allowed, the same as before or not."""
 
     def __call__(self) -> frozenset[Level]:
         with contextlib.suppress(OSError, msgspec.MsgspecError, InputError):
@@ -58,4 +61,5 @@ class Allowed:
             if changed_ns != self._seen_ns:
                 self._seen_ns = changed_ns
                 self._levels = parse_levels(msgspec.json.decode(self._file.read_bytes(), type=_Word).act)
+                self.on_change()
         return self._levels

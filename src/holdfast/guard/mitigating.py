@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.speeds import Speeds
@@ -23,8 +24,6 @@ from holdfast.mitigate.prices import Deed, Prices
 from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped, tell_verified
 from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed, Verified
 
-_SURE = 0.6
-"""Who is named with less confidence is not acted upon."""
 _PATIENCE_S = 60.0
 """How long a wish may take to be granted."""
 _RECENT_STEPS = 40
@@ -65,10 +64,12 @@ class Mitigation:
         self._decision: Decision | None = None
         self._number = 0
         self._wished_s = 0.0
+        self.least_confidence = 0.6
+        """Who is named with less is not acted upon; may be changed at any time."""
 
     def blame(self, suspects: Sequence[Suspect], trouble: Trouble) -> None:
         """Take in who slows the job down, since when, and what the ranks were like before."""
-        found = condition_of(suspects, least=_SURE)
+        found = condition_of(suspects, least=self.least_confidence)
         self._speeds.follow([rank for rank, _ in found.speeds], trouble.healthy)
         self._told = {rank: speed for rank, speed in found.speeds if rank not in self._speeds.ranks}
         self._links = tuple(
@@ -97,6 +98,24 @@ class Mitigation:
             return
         self._see(mitigator, lookout, end[0] - before[0], end[1] - before[1])
         self._drop_late(now_s)
+
+    # --- what a person wants ------------------------------------------------------------------
+
+    def undo(self) -> Literal["begun", "nothing", "later"]:
+        """Take back what is in force, and leave it at that; later: a decision is being carried out."""
+        mitigator = self._mitigator
+        if mitigator is not None and mitigator.is_pending:
+            return "later"
+        decision = mitigator.take_back() if mitigator is not None else None
+        if mitigator is None or decision is None:
+            return "nothing"
+        self._decide(mitigator, decision)
+        return "begun"
+
+    def allow_again(self) -> None:
+        """Act again upon what a person has taken back."""
+        if self._mitigator is not None:
+            self._mitigator.allow_again()
 
     # --- what is in force ---------------------------------------------------------------------
 
@@ -210,6 +229,7 @@ class Mitigation:
             outlook_s=decision.outlook_s,
             is_dry=decision.is_dry,
             is_rollback=decision.is_rollback,
+            is_asked=decision.is_asked,
         )
         self._tell(event)
         self._say.line(tell_decision(event))

@@ -75,6 +75,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """It would be done, were it allowed."""
     is_rollback: bool = False
     """It takes back what did not help."""
+    is_asked: bool = False
+    """A person wants it."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +129,8 @@ class Mitigator:
         self._deeds: list[tuple[float, Level, Culprits]] = []
         """What was done of late: when, and about whom."""
         self._failed: dict[Level, int] = dict.fromkeys(LEVELS, 0)
+        self._let_be: Culprits = frozenset()
+        """About whom a person wants nothing to be done, while the incident lasts."""
 
     def see(self, look: Look) -> Decision | None:
         """Take in some steps, and return what is to be done now, if anything."""
@@ -170,6 +174,43 @@ class Mitigator:
         )
         self.arrangement = decision.arrangement
         self._pace = _Pace()
+
+    def take_back(self) -> Decision | None:
+        """Arrange all as it was, because a person wants it, and let those be who were the reason.
+
+        None where nothing is in force, or a decision is being carried out.
+        """
+        original = Arrangement(without=self.arrangement.without)  # Who has left does not come back.
+        if self.is_pending or original == self.arrangement:
+            return None
+        deed: Deed = "exchange" if self.arrangement.holders else "replan"
+        incident = self.incident or Incident(self._condition, step=0, lost_s=0.0, age_s=0.0)
+        self._trial = None
+        # Of a link that nothing goes over any more nobody can tell how it is; it was the reason all the same.
+        self._let_be = self._condition.culprits or self._about
+        now, then = (self.model.slowdown(self._condition, each) for each in (self.arrangement, original))
+        self._pending = Decision(
+            level="undo",
+            deed=deed,
+            arrangement=original,
+            before=self.arrangement,
+            gain=now - then,
+            saved_s=0.0,
+            lost_s=incident.lost_s,
+            price_s=self.prices.of(deed) or 0.0,
+            outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
+            is_asked=True,
+        )
+        return self._pending
+
+    def allow_again(self) -> None:
+        """Act again upon whom a person wanted to be let be."""
+        self._let_be = frozenset()
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a decision is being carried out."""
+        return self._pending is not None
 
     def refused(self) -> None:
         """Take note that the last decision came too late, and that nothing was changed."""
@@ -227,10 +268,14 @@ class Mitigator:
         self.lasting.note(incident.kinds, incident.trouble_s)
         self._deeds = self._deeds[-_KEPT_DEEDS:]
         self.incident, self.closed = None, incident
+        if self._about <= self._let_be:
+            self._let_be = frozenset()
 
     # --- what to do about it ------------------------------------------------------------------
 
     def _choose(self, incident: Incident, ways: list[Option]) -> Decision | None:
+        if self._condition.culprits <= self._let_be:
+            ways = [way for way in ways if way.level == "undo"]
         outlook_s = self.lasting.outlook(incident.kinds, incident.regime_s)
         found = [
             decision for way in ways if (decision := self._consider(incident, way, outlook_s)) is not None

@@ -10,6 +10,8 @@ def tell_decision(event: Decided) -> str:
     verb = "would do" if event.is_dry else "does"
     if event.is_rollback:
         reason = f"it did not help: what was done is taken back, for about {event.price_s:.2g} s"
+    elif event.is_asked:
+        reason = f"a person wants what was done to be taken back, for about {event.price_s:.2g} s"
     elif event.level == "undo":
         # The trouble may go on, and somebody else be to blame for it.
         reason = (
@@ -41,7 +43,8 @@ def name_deed(event: Decided | Applied | Dropped | IncidentClosed) -> str:
 def _name_decision(event: Decided) -> str:
     verb = "would do" if event.is_dry else "does"
     if event.is_rollback or event.level == "undo":
-        return f"{verb} {event.level}: {'it did not help' if event.is_rollback else 'needed no more'}"
+        reason = "a person asked" if event.is_asked else "needed no more"
+        return f"{verb} {event.level}: {'it did not help' if event.is_rollback else reason}"
     price = f"for about {event.price_s:.2g} s"
     return f"{verb} {event.level}: saves {event.saved_s:.1f} of {event.lost_s:.1f} s, {price}"
 
