@@ -52,6 +52,8 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
         "profile": None,
         "profile_every": None,
         "act": None,
+        "server": None,
+        "token_file": None,
     }
 
 
@@ -69,6 +71,8 @@ def test_torchruns_flags_set_our_settings() -> None:
         "profile": None,
         "profile_every": None,
         "act": None,
+        "server": None,
+        "token_file": None,
     }
     assert parse(["--no-kill-hung", "train.py"], {}).flags["kill_hung"] is False
     assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"

@@ -101,7 +101,15 @@ def test_a_second_of_steps_becomes_one_row() -> None:
     """Last step and median time per rank; a rank's first step has no time."""
     steps = [_step(0, 4, 0.1), _step(0, 5, 0.3), _step(0, 6, 0.2), _step(1, 0, 0.0)]
     row = summarise(steps, node=2, attempt=1, lost=3)
-    assert row == Summary(at=row.at, node=2, attempt=1, steps={"0": 6, "1": 0}, duration_s={"0": 0.2}, lost=3)
+    assert row == Summary(
+        at=row.at,
+        node=2,
+        attempt=1,
+        steps={"0": 6, "1": 0},
+        duration_s={"0": 0.2},
+        own_s={"0": 0.2},
+        lost=3,
+    )
 
 
 def test_no_steps_make_an_empty_row() -> None:

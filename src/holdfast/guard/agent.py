@@ -32,6 +32,7 @@ from holdfast.guard.output import Pump
 from holdfast.guard.plans import Attempt, Recipe, make_plans
 from holdfast.guard.probing import order_precheck
 from holdfast.guard.returns import Returns
+from holdfast.guard.rundir import make_key
 from holdfast.guard.say import Say
 from holdfast.guard.sessions import end_sessions
 from holdfast.guard.standby import Standby
@@ -52,8 +53,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     say: Say
     propose: Callable[[], str]
     """Returns the run directory that this node would choose."""
-    open_home: Callable[[int, str], Home]
-    """Called once the nodes have met, with this node's number and node 0's choice."""
+    open_home: Callable[[int, str, str], Home]
+    """Called once the nodes have met, with this node's number, and node 0's run directory and key."""
 
 
 class Agent(SimpleElasticAgent):
@@ -104,8 +105,9 @@ class Agent(SimpleElasticAgent):
         self._attempt += 1
         # In every round, since another node may have joined in it.
         chosen = share_word(worker_group, str(self.home.run_dir.path) if self.home else self._ports.propose())
+        key = share_word(worker_group, self.home.key if self.home else make_key(), topic="key")
         if self.home is None:
-            self.home = self._ports.open_home(worker_group.group_rank, chosen)
+            self.home = self._ports.open_home(worker_group.group_rank, chosen, key)
         # Who dies comes back soon where it is started again: to change places would be for nothing.
         migrates = not self.home.plan.settings.rejoin
         self._hosting.renew(

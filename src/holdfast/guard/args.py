@@ -98,6 +98,19 @@ def make_parser() -> argparse.ArgumentParser:
         help="What may be done about a slow job: all, none, or some of S2 (share out work anew), "
         "S3 (change places), S4 (restart without a slow node). Default: none.",
     )
+    parser.add_argument(
+        "--server",
+        default=None,
+        metavar="URL",
+        help="Send events and summaries to a server (holdfast serve), and take orders from it.",
+    )
+    parser.add_argument(
+        "--token-file",
+        "--token_file",
+        default=None,
+        metavar="FILE",
+        help="File with the token for the server. Default: the variable HOLDFAST_TOKEN.",
+    )
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
 
@@ -135,6 +148,8 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "precheck": args.precheck,
         "profile": args.profile,
         "profile_every": args.profile_every,
+        "server": args.server,
+        "token_file": args.token_file,
     }
     args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)

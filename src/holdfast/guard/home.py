@@ -18,12 +18,17 @@ import msgspec
 from holdfast.errors import InputError
 from holdfast.guard.eventlog import EventLog
 from holdfast.guard.levels import parse_levels
+from holdfast.guard.posting import make_poster, parse_server
 from holdfast.guard.rings import RingsFolder
-from holdfast.guard.rundir import RunDir, default_path, make_info
+from holdfast.guard.rundir import RunDir, default_path, make_info, make_key
 from holdfast.guard.say import Say
+from holdfast.guard.sending import flush_within
 from holdfast.guard.supervisor import Supervisor
 from holdfast.settings import Effective
 from holdfast.values import RunEnded, RunStarted
+
+_FLUSH_S, _FLUSH_STOPPED_S = 3.0, 1.0
+"""For the last lines to reach a server; who was stopped by a signal has to be gone soon."""
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,10 +54,16 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all ranks are profiled when the job gets slow."""
     profile_every: int = 0
     """Steps between two profiles of all ranks; 0: only when somebody asks."""
+    server: str | None = None
+    """Address of a server to which events and summaries are sent; nothing is sent when not given."""
+    token_file: str | None = None
+    """File with the token for that server; else it is taken from HOLDFAST_TOKEN."""
 
     def __post_init__(self) -> None:
         try:
             parse_levels(self.act)
+            if self.server is not None:
+                parse_server(self.server)
         except InputError as error:
             raise ValueError(str(error)) from None
         if self.profile_every < 0:
@@ -83,8 +94,10 @@ def propose_run_dir(plan: RunPlan) -> str:
 class Home:
     """One node's keeping of one run."""
 
-    def __init__(self, plan: RunPlan, say: Say, *, node: int, chosen: str) -> None:
+    def __init__(self, plan: RunPlan, say: Say, *, node: int, chosen: str, key: str = "") -> None:
         self.plan = plan
+        self.key = key or make_key()
+        """Of the run."""
         self.say = say
         # What this node was told itself goes before the choice of node 0.
         self.run_dir = RunDir(Path(plan.settings.run_dir or chosen).absolute(), say)
@@ -106,6 +119,10 @@ class Home:
                     if plan.settings.profile_every
                     else []
                 ),
+                "--run-key",
+                self.key,
+                *(["--server", plan.settings.server] if plan.settings.server is not None else []),
+                *(["--token-file", plan.settings.token_file] if plan.settings.token_file is not None else []),
             ],
         )
         if node == 0:
@@ -116,7 +133,7 @@ class Home:
                 settings=plan.effective,
                 launch=plan.launch,
             )
-            self.run_dir.write_info(info)
+            self.run_dir.write_info(msgspec.structs.replace(info, key=self.key))
         if node == 0 and self.run_dir.path.is_dir():
             say.line(f"run directory {self.run_dir.path}")
         self.log.append(RunStarted(run_id=plan.run_id, argv=plan.argv, pid=os.getpid()))
@@ -134,6 +151,14 @@ class Home:
         self.supervisor.stop()
         self.log.append(RunEnded(exit_code=exit_code, reason=reason))
         self._rings.remove()
+        self._send_rest(_FLUSH_STOPPED_S if reason.startswith("stopped") else _FLUSH_S)
+
+    def _send_rest(self, limit_s: float) -> None:
+        """Send what was written since the guard ended; the last word of a run is its launcher's."""
+        settings = self.plan.settings
+        if settings.server is not None:
+            poster = make_poster(settings.server, token_file=settings.token_file)
+            flush_within(self.run_dir.path, poster, node=self.log.node, key=self.key, limit_s=limit_s)
 
     def drop(self) -> None:
         """Leave nothing running, at once and without a word."""

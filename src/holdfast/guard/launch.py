@@ -138,8 +138,8 @@ class _Launch:
         )
         return Agent(spec, recipe, ports, grace_s=self._grace_s)
 
-    def _open_home(self, node: int, chosen: str) -> Home:
-        self._home = Home(self._plan, self._say, node=node, chosen=chosen)
+    def _open_home(self, node: int, chosen: str, key: str) -> Home:
+        self._home = Home(self._plan, self._say, node=node, chosen=chosen, key=key)
         self._home.begin()
         return self._home
 

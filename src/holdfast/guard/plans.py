@@ -16,12 +16,13 @@ from holdfast.errors import InputError
 from holdfast.guard.args import RunArgs
 from holdfast.guard.home import Home
 from holdfast.guard.output import Show
+from holdfast.guard.posting import TOKEN_ENV as SERVER_TOKEN_ENV
 from holdfast.guard.workers import WorkerPlan
 from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV
 from holdfast.job.messages import HUB_ENV, NEWCOMER_ENV, TOKEN_ENV
 
-_NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV, NEWCOMER_ENV)
-"""Variables of a job that this launcher may itself be part of."""
+_NOT_PASSED_ON = (ATTACHED_ENV, HUB_ENV, TOKEN_ENV, NEWCOMER_ENV, SERVER_TOKEN_ENV)
+"""Variables of a job that this launcher may itself be part of, and what is not for workers to know."""
 
 
 RECORDER_ENV = "TORCH_FR_BUFFER_SIZE"

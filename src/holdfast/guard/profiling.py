@@ -32,8 +32,8 @@ _REST_S = 600.0
 """Between two profiles because of a slowdown."""
 
 
-class ProfileHabits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job is profiled without a person asking, and where profiles are kept."""
+class ProfileHabits(msgspec.Struct, kw_only=True):
+    """When a job is profiled without a person asking, which may change, and where profiles are kept."""
 
     folder: Path
     """In the run directory."""

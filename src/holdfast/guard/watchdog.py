@@ -46,7 +46,8 @@ class Watchdog:
         self._schedules = Schedules(folder)
         self._clocks = Clocks(EVERY_S)
         self._tell = tell
-        self._kills = kills
+        self.kills = kills
+        """May be changed at any time."""
         self._paces: dict[int, _Pace] = {}
         self._suspects: set[int] = set()
         self._told: dict[int, _Place | None] = {}
@@ -138,10 +139,10 @@ class Watchdog:
                     op=self._schedules.op(status),
                     waited_s=round(hung.waited_s, 3),
                     evidence=hung.evidence,
-                    is_killed=self._kills,
+                    is_killed=self.kills,
                 )
             )
-        if self._kills:
+        if self.kills:
             page.kill()
             # A death changes what everybody waits for.
             self._clocks.restart()

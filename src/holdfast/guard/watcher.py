@@ -39,6 +39,7 @@ from holdfast.guard.eventlog import EventLog, append_line, log_name
 from holdfast.guard.judging import Bench
 from holdfast.guard.levels import Allowed
 from holdfast.guard.mitigating import Mitigation
+from holdfast.guard.outside import Changeable, Outside, add_outside_flags
 from holdfast.guard.probing import Precheck, Probing
 from holdfast.guard.profiling import ProfileHabits
 from holdfast.guard.reporting import add_flags, read_flags
@@ -78,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--profile-every", type=int, default=0, help="profile all ranks every so many steps")
     parser.add_argument("--act", default="", help="what may be done about a slow job")
     add_flags(parser)
+    add_outside_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
         args.no_kill_hung = args.no_kill_hung or not _may_kill()
@@ -124,35 +126,44 @@ class _Guard:
         self._gatherer = Gatherer(
             args.rings, self._rings, node=args.node, host=socket.gethostname(), profiles=profiles
         )
+        habits = ProfileHabits(folder=profiles, when_slow=args.profile, every_steps=args.profile_every)
+        allowed = Allowed(self._run_dir, args.act)
+        mitigation = Mitigation(args.rings, allowed=allowed, tell=self._log.append, say=self._say)
+        allowed.on_change = mitigation.allow_again
         bench = Bench(
             dumps=self._run_dir / "flight_recorder",
             tell=self._log.append,
             say=self._say,
             probing=Probing(args.rings) if args.probe else None,
             precheck=Precheck(args.rings),
-            profiles=ProfileHabits(folder=profiles, when_slow=args.profile, every_steps=args.profile_every),
-            mitigation=Mitigation(
-                args.rings, allowed=Allowed(self._run_dir, args.act), tell=self._log.append, say=self._say
-            ),
+            profiles=habits,
+            mitigation=mitigation,
         )
         self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
+        parts = Changeable(watchdog=self._watchdog, habits=habits, mitigation=mitigation)
+        self._outside = Outside(args, self._run_dir, self._log, parts, self._say)
 
     def watch(self) -> None:
         """Look until told to stop or alone; the last look at the rings is after that."""
         self._follow_on()
         self._log.append(GuardStarted(pid=os.getpid()))
+        self._outside.open()
+        self._outside.close(is_last=self._look_on())
+
+    def _look_on(self) -> bool:
+        """Look until told to stop; say whether nobody is left who could tell of the end of the run."""
         if os.getppid() != self._parent:  # It died before the kernel could be asked to tell us.
             self._look()
             self._outlive()
-            return
+            return True
         while True:
             heard = self._pause()
             self._look()
             if heard is not None and heard.si_signo == _STOP:
-                return
+                return False
             if heard is not None and self._is_parent_gone():
                 self._outlive()
-                return
+                return True
 
     def _pause(self) -> signal.struct_siginfo | None:
         """Wait for a signal or for a second to pass, with an eye on those who may hang."""
@@ -194,6 +205,7 @@ class _Guard:
         self._watchdog.refresh()
         if steps:
             self._log.attempt = max(step.attempt for step in steps)
+        self._outside.listen()
         self._inspect(steps)
         if not steps:
             return
