@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.store import Store
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.sessions import Sessions
@@ -30,5 +31,6 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     live: Live
     settings: Settings
     sessions: Sessions
+    counters: ServerCounters = msgspec.field(default_factory=ServerCounters)
     is_ending: Callable[[], bool] = lambda: False
     """Whether the server is about to end; what would go on for ever ends then."""

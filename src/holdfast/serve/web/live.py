@@ -10,7 +10,8 @@ import msgspec
 
 from holdfast.incidents.story import Story
 from holdfast.incidents.values import RunState, RunView
-from holdfast.serve.store import RunRow, Store
+from holdfast.serve.store import Kept, RankPace, RunRow, Store
+from holdfast.values import AttemptStarted
 
 _PAGE = 10_000
 _MOST_WEIGHT = 2_000_000
@@ -44,10 +45,27 @@ class _Entry:
         """Which change of the run is in it."""
         self.view: RunView | None = None
         self.row: RunRow | None = None
+        self.step_s: float | None = None
+        self.attempt_at = ""
 
     @property
     def weight(self) -> int:
         return 100 + self.records + (len(self.view.workers) if self.view is not None else 0)
+
+    def add(self, kept: Kept) -> None:
+        self.number = kept.number
+        self.story.add(kept.record)
+        if isinstance(kept.record.event, AttemptStarted):
+            self.attempt_at = kept.record.stamp.at
+
+    def reach(self, ranks: list[RankPace]) -> None:
+        """Take in how far the ranks are; what is older than the attempt tells nothing of it."""
+        fresh = [each for each in ranks if each.at >= self.attempt_at]
+        paces = sorted(each.step_s for each in fresh)
+        self.step_s = paces[len(paces) // 2] if paces else None
+        if fresh:
+            last = max(fresh, key=lambda each: (each.at, each.step))
+            self.story.reach(last.step, last.at)
 
 
 class Live:
@@ -78,7 +96,7 @@ class Live:
     def changes(self, after: int, *, limit: int = 100) -> tuple[int, list[str]]:
         """Return the number of the last change, and which runs changed after one, the last first."""
         with self._lock:
-            found = []
+            found: list[str] = []
             for key, number in reversed(self._changes.items()):
                 if number <= after or len(found) >= limit:
                     break
@@ -129,13 +147,14 @@ class Live:
     def _look(self, row: RunRow) -> Glance:
         entry = self._entry(row.key)
         with entry.lock:
-            view, number = self._refresh(row.key, entry) or RunView(), entry.number
+            view = self._refresh(row.key, entry) or RunView()
+            number, step_s = entry.number, entry.step_s
         return Glance(
             key=row.key,
             number=number,
             state=view.state,
             step=view.step,
-            step_s=pace_of(self._store, row.key),
+            step_s=step_s,
             world_size=view.world_size,
             open_incidents=sum(incident.is_open for incident in view.incidents),
             lost_gpu_h=view.bill.lost_gpu_h,
@@ -162,12 +181,11 @@ class Live:
         while True:
             kept = self._store.records(key, after=entry.number, limit=_PAGE)
             for each in kept:
-                entry.story.add(each.record)
-                entry.number = each.number
+                entry.add(each)
             entry.records += len(kept)
             if len(kept) < _PAGE:
                 break
-        entry.story.reach(entry.row.step)
+        entry.reach(self._store.ranks(key))
         entry.view, entry.seen = entry.story.view(), change
         return entry.view
 
@@ -175,12 +193,6 @@ class Live:
         with self._lock:
             self._entries.pop(key, None)
             self._glances.pop(key, None)
-
-
-def pace_of(store: Store, key: str) -> float | None:
-    """Return what a step takes now, of the median rank."""
-    paces = sorted(rank.step_s for rank in store.ranks(key))
-    return paces[len(paces) // 2] if paces else None
 
 
 Heed = Callable[[str, RunView | None, RunView], None]

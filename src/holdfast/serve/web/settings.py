@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import msgspec
 
 PORT = 8417
+STATE = ".holdfast"
+"""Folder in the folder of runs: the store, the token, and up to where runs were read."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url(self) -> str:
         """Where a browser finds it."""
-        shown = f"[{self.host}]" if ":" in self.host else self.host
+        name = self.allowed_hosts[0] if self.allowed_hosts else self.host
+        if name in ("0.0.0.0", "::"):
+            name = platform.node()
+        shown = f"[{name}]" if ":" in name else name
         return f"{'https' if self.is_tls else 'http'}://{shown}:{self.port}"
 
     def __repr__(self) -> str:  # The token, and passwords in addresses, are to reach no log.

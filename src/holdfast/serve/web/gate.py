@@ -1,0 +1,153 @@
+"""Who may do what: the token opens everything, a session what a person does, nobody else changes anything.
+
+| request | needs |
+| --- | --- |
+| ``/healthz``, ``/sign-in``, ``/static/…`` | nothing |
+| other GET | nothing where reading is open, else token or session |
+| ``POST /api/v1/shipments`` | the token |
+| any other that changes something | the token; or a session, and that it comes from our own page |
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.serve.web.sessions import Session, Sessions
+from holdfast.serve.web.settings import Settings
+from holdfast.serve.web.trouble import is_json_wanted, refuse
+
+_LOG = logging.getLogger("holdfast.serve")
+_OPEN = ("/healthz", "/sign-in")
+_READING = ("GET", "HEAD")
+_MOST_FAILURES = 10
+_WITHIN_S = 60.0
+_MOST_ADDRESSES = 10_000
+
+
+class Gate:
+    """Lets a request through, or answers it."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions, tokens: Tokens) -> None:
+        self._app = app
+        self._settings = settings
+        self._sessions = sessions
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        state = scope.setdefault("state", {})
+        state["session"] = find_session(request, self._settings, self._sessions)
+        state["has_token"] = False
+        try:
+            state["has_token"] = self._has_token(request)
+            app = self._app if self._may_pass(request, state["session"]) else _ask_to_sign_in(request)
+        except HTTPException as error:
+            app = refuse(request, error.status_code, error.detail, dict(error.headers or {}))
+        await app(scope, receive, send)
+
+    def _has_token(self, request: Request) -> bool:
+        """Return whether the token was shown; refuse a wrong one, wherever it is shown."""
+        shown = request.headers.get("authorization")
+        if shown is None:
+            return False
+        kind, _, token = shown.partition(" ")
+        if kind.lower() != "bearer":
+            raise HTTPException(401, "Authorization is no Bearer token", {"WWW-Authenticate": "Bearer"})
+        self._tokens.check(token.strip(), address_of(request))
+        return True
+
+    def _may_pass(self, request: Request, session: Session | None) -> bool:
+        path, has_token = request.scope["path"], request.state.has_token
+        if path in _OPEN or (path.startswith("/static/") and request.method in _READING) or has_token:
+            return True
+        if request.method in _READING:
+            return self._settings.is_reading_open or session is not None
+        if path == "/api/v1/shipments" or session is None:
+            raise HTTPException(401, "this needs the token", {"WWW-Authenticate": "Bearer"})
+        check_same_origin(request)
+        return True
+
+
+class Tokens:
+    """Compares tokens; who shows wrong ones has to wait, and so has who guesses."""
+
+    def __init__(self, token: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._token = token.encode()
+        self._now = now
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+
+    def check(self, shown: str, address: str) -> None:
+        """Return if it is the token; refuse the request if not, or if there were too many that were not."""
+        now_s = self._now()
+        failures = [at_s for at_s in self._failures.get(address, []) if now_s - at_s < _WITHIN_S]
+        if len(failures) >= _MOST_FAILURES:
+            wait_s = max(1, int(failures[0] + _WITHIN_S - now_s) + 1)
+            raise HTTPException(429, "too many wrong tokens; wait a minute", {"Retry-After": str(wait_s)})
+        if hmac.compare_digest(shown.encode(), self._token):
+            return
+        self._failures[address] = [*failures, now_s]
+        self._failures.move_to_end(address)
+        while len(self._failures) > _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+        _LOG.warning("a wrong token from %s", address)
+        raise HTTPException(401, "the token is wrong", {"WWW-Authenticate": "Bearer"})
+
+
+def cookie_name(settings: Settings) -> str:
+    """Return the name of the session's cookie; under TLS one that no other host can set."""
+    return "__Host-holdfast" if settings.is_tls else f"holdfast-{settings.port}"
+
+
+def find_session(request: Request, settings: Settings, sessions: Sessions) -> Session | None:
+    """Return the session of a browser, if it has one."""
+    shown = request.cookies.get(cookie_name(settings), "")
+    return sessions.find(shown) if shown else None
+
+
+def check_same_origin(request: Request) -> None:
+    """Refuse what another site made a browser send."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    is_told = site is not None or origin is not None
+    is_ours = site in (None, "same-origin") and (origin is None or _is_origin_ours(origin, request))
+    if not (is_told and is_ours):
+        raise HTTPException(403, "this was not sent by a page of this server")
+
+
+def _is_origin_ours(origin: str, request: Request) -> bool:
+    # Only names and ports: a proxy in front of us may speak TLS where we do not.
+    scheme, _, place = origin.partition("://")
+    return scheme in ("http", "https") and place.lower() == request.headers.get("host", "").lower()
+
+
+def address_of(request: Request) -> str:
+    """Return who calls; of IPv6 the network, as one host has a whole one to itself."""
+    host = request.client.host if request.client is not None else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:80]
+    if address.version == 6:
+        return str(ipaddress.ip_network(f"{address}/64", strict=False))
+    return str(address)
+
+
+def _ask_to_sign_in(request: Request) -> ASGIApp:
+    if is_json_wanted(request) or "text/html" not in request.headers.get("accept", ""):
+        return refuse(request, 401, "this needs the token", {"WWW-Authenticate": "Bearer"})
+    path: str = request.scope["path"]
+    return RedirectResponse(f"/sign-in?next={quote(path, safe='/')}", 303)

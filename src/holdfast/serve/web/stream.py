@@ -1,0 +1,128 @@
+"""Server-sent events: a small message when a run has changed, at most one a second for each client.
+
+A message says that there is something new and how the run is in one line; the page asks for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import anyio
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from holdfast.serve.web.api import find_row
+from holdfast.serve.web.context import Context
+from holdfast.serve.web.live import Glance
+
+_MOST_CLIENTS = 200
+_EVERY_S = 1.0
+_KEEP_ALIVE_S = 15.0
+_MOST_AT_ONCE = 50
+"""Runs in the list's messages of one second."""
+
+
+class Streams:
+    """All browsers that listen."""
+
+    def __init__(self, context: Context, *, most_clients: int = _MOST_CLIENTS, every_s: float = _EVERY_S):
+        self._context = context
+        self._most_clients = most_clients
+        self._every_s = every_s
+        self._clients = 0
+
+    def routes(self) -> list[Route]:
+        """Return what a page listens to."""
+        return [Route("/api/v1/live", self.runs), Route("/api/v1/runs/{key}/live", self.run)]
+
+    async def run(self, request: Request) -> Response:
+        """Tell of one run."""
+        row = await run_in_threadpool(find_row, self._context, request)
+        return self._stream(request, self._follow_run(row.key))
+
+    async def runs(self, request: Request) -> Response:
+        """Tell of all runs, those that change."""
+        return self._stream(request, self._follow_all())
+
+    def _stream(self, request: Request, messages: AsyncIterator[bytes]) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
+        if self._clients >= self._most_clients:
+            raise HTTPException(503, "too many pages listen", {"Retry-After": "30"})
+        return _Stream(self, messages)
+
+    async def _follow_run(self, key: str) -> AsyncIterator[bytes]:
+        live, seen = self._context.live, -1
+        async for _ in self._beats():
+            change = live.change_of(key)
+            if change == seen:
+                yield b""
+                continue
+            seen = change
+            glance = await run_in_threadpool(live.glance, key)
+            if glance is None:  # Forgotten, as it was too old.
+                yield b"event: gone\ndata: {}\n\n"
+                return
+            yield write_message(glance)
+
+    async def _follow_all(self) -> AsyncIterator[bytes]:
+        live = self._context.live
+        seen, _ = live.changes(0, limit=0)
+        yield b"event: listening\ndata: {}\n\n"
+        async for _ in self._beats():
+            seen, keys = live.changes(seen, limit=_MOST_AT_ONCE)
+            glances = await run_in_threadpool(self._glances, keys)
+            yield b"".join(write_message(glance) for glance in glances if glance is not None)
+
+    def _glances(self, keys: Sequence[str]) -> Sequence[Glance | None]:
+        return [self._context.live.glance(key) for key in keys]
+
+    async def _beats(self) -> AsyncIterator[None]:
+        while not self._context.is_ending():
+            yield
+            await anyio.sleep(self._every_s)
+
+    def come(self) -> None:
+        """Count one more."""
+        self._clients += 1
+
+    def go(self) -> None:
+        """Count one less."""
+        self._clients -= 1
+
+
+class _Stream(StreamingResponse):
+    def __init__(self, streams: Streams, messages: AsyncIterator[bytes]) -> None:
+        super().__init__(_keep_alive(messages), media_type="text/event-stream")
+        # A proxy that waits for the end of the answer would show nothing at all.
+        self.headers["X-Accel-Buffering"] = "no"
+        self._streams = streams
+        streams.come()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.go()
+
+
+async def _keep_alive(messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Pass messages on; in a long silence add a comment, so that nobody takes the connection for dead."""
+    said_s = anyio.current_time()
+    async for message in messages:
+        if message:
+            said_s = anyio.current_time()
+            yield message
+        elif anyio.current_time() - said_s >= _KEEP_ALIVE_S:
+            said_s = anyio.current_time()
+            yield b": still here\n\n"
+
+
+def write_message(glance: Glance) -> bytes:
+    """Return a message in the format of server-sent events."""
+    return b"event: changed\nid: %d\ndata: %s\n\n" % (glance.number, msgspec.json.encode(glance))

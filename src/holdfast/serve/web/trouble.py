@@ -1,0 +1,50 @@
+"""What a caller is told when something does not work: one line, and never more than it should know."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from holdfast.errors import StoreError
+
+_LOG = logging.getLogger("holdfast.serve")
+RETRY_S = 5
+"""When to try again what the store could not take."""
+
+
+def is_json_wanted(request: Request) -> bool:
+    """Whether the caller is a program."""
+    path: str = request.scope["path"]
+    return path.startswith("/api/")
+
+
+def refuse(request: Request, code: int, words: str, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer of one line."""
+    if is_json_wanted(request):
+        body = msgspec.json.encode({"error": words})
+        return Response(body + b"\n", code, headers, media_type="application/json")
+    return PlainTextResponse(f"{words}\n", code, headers)
+
+
+def answer_refusal(request: Request, error: Exception) -> Response:
+    """Answer what a route, or the router itself, refused."""
+    assert isinstance(error, HTTPException)
+    words = {404: "there is nothing here", 405: "this cannot be done here"}
+    is_routers = error.detail in ("Not Found", "Method Not Allowed")
+    said = words.get(error.status_code, error.detail) if is_routers else error.detail
+    return refuse(request, error.status_code, said, dict(error.headers or {}))
+
+
+def answer_failure(request: Request, error: Exception) -> Response:
+    """Answer what went wrong here: the store is away, or a bug, of which the caller learns nothing."""
+    if isinstance(error, StoreError):
+        _LOG.warning("%s", error)
+        return refuse(
+            request, 503, "the store cannot be used now; try again later", {"Retry-After": str(RETRY_S)}
+        )
+    _LOG.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+    return refuse(request, 500, "something went wrong on the server; its log says what")
