@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.errors import InputError
 from holdfast.observe.eventlog import read_run
-from holdfast.values import AnyEvent, AttemptStarted, WorkerReturned
+from holdfast.values import AnyEvent, AttemptStarted, StepSeen, WorkerReturned
 
 PATIENCE_S = 300.0
 
@@ -69,6 +69,14 @@ class Launched:
     def attempts(self) -> list[AttemptStarted]:
         """Return the starts of all workers so far."""
         return [event for event in self.events() if isinstance(event, AttemptStarted)]
+
+    def is_training(self, attempt: int) -> bool:
+        """Say whether a step of an attempt was seen."""
+        try:
+            records = read_run(self.run_dir).records
+        except InputError:
+            return False
+        return any(isinstance(each.event, StepSeen) and each.stamp.attempt == attempt for each in records)
 
     def said_in(self, attempt: int) -> str:
         """Return what the workers of one attempt have printed so far."""

@@ -56,24 +56,54 @@ class Fleet:
         self._run = run
         self._pids = dict(zip(nodes, run.attempts()[-1].pids, strict=True))
         self._joined: dict[str, subprocess.Popen[bytes]] = {}
+        self._attempts = len(run.attempts())
+        self._extra: list[int] = []
+        """Workers of a new attempt for whom there is no node."""
         self._first = psutil.Process(run.process.pid)
         self._log = (run.run_dir / "joined.txt").open("ab")
 
     def apply(self, change: Change) -> None:
         """Start the worker of a node that comes, kill that of one that goes."""
         if change.is_arrival:
-            self._joined[change.node] = subprocess.Popen(
-                [sys.executable, "-m", "holdfast.cli", "join", str(self._run.run_dir)],
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
+            self._join(change.node)
         elif change.node in self._joined:
             gone = self._joined.pop(change.node)
             gone.kill()
             gone.wait()
         elif change.node in self._pids:
-            os.kill(self._pids.pop(change.node), signal.SIGKILL)
+            _kill(self._pids.pop(change.node))
+
+    def follow(self) -> None:
+        """After a fall-back the launcher starts all its workers anew: give them to the nodes that are there.
+
+        Those for whom there is no node are taken away as soon as the job trains; nodes that are left over
+        join again.
+        """
+        attempts = self._run.attempts()
+        if len(attempts) > self._attempts:
+            self._attempts = len(attempts)
+            nodes = [*self._pids, *self._joined]
+            for each in self._joined.values():
+                each.kill()
+                each.wait()
+            pids = attempts[-1].pids
+            self._pids = dict(zip(nodes, pids, strict=False))
+            self._extra = pids[len(nodes) :]
+            self._joined = {}
+            for node in nodes[len(pids) :]:
+                self._join(node)
+        if self._extra and self._run.is_training(self._attempts - 1):
+            for pid in self._extra:
+                _kill(pid)
+            self._extra = []
+
+    def _join(self, node: str) -> None:
+        self._joined[node] = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", "join", str(self._run.run_dir)],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
 
     def sample(self, began_s: float, step: int) -> Sample:
         """Look at the processes."""
@@ -101,6 +131,11 @@ class Fleet:
         self._log.close()
 
 
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # The launcher has ended it: it falls back.
+        os.kill(pid, signal.SIGKILL)
+
+
 def play(
     run: Launched, fleet: Fleet, changes: Sequence[Change], compress: float, every_s: float
 ) -> Iterator[Sample]:
@@ -111,6 +146,7 @@ def play(
         now_s = time.monotonic() - began_s
         while ahead and ahead[0].at_s / compress <= now_s:
             fleet.apply(ahead.pop(0))
-        with contextlib.suppress(psutil.Error):  # Somebody has just gone.
+        fleet.follow()
+        with contextlib.suppress(psutil.Error, IndexError):  # Somebody has just gone.
             yield fleet.sample(began_s, run.last_step())
         time.sleep(every_s)
