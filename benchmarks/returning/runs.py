@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.errors import InputError
 from holdfast.observe.eventlog import read_run
-from holdfast.values import AnyEvent, AttemptStarted, StepSeen, WorkerReturned
+from holdfast.values import AnyEvent, AttemptStarted, Regrouped, StepSeen, WorkerReturned
 
 PATIENCE_S = 300.0
 
@@ -65,6 +65,11 @@ class Launched:
             except (ValueError, KeyError):  # The line that is being written, or a first one that was cut.
                 continue
         return 0
+
+    def last_update(self) -> int:
+        """Return how many updates are known to have been made: an attempt counts its own steps."""
+        starts = [e.version for e in self.events() if isinstance(e, Regrouped) and e.generation == 0]
+        return (starts[-1] if starts else 0) + self.last_step()
 
     def attempts(self) -> list[AttemptStarted]:
         """Return the starts of all workers so far."""

@@ -148,5 +148,5 @@ def play(
             fleet.apply(ahead.pop(0))
         fleet.follow()
         with contextlib.suppress(psutil.Error, IndexError):  # Somebody has just gone.
-            yield fleet.sample(began_s, run.last_step())
+            yield fleet.sample(began_s, run.last_update())
         time.sleep(every_s)
