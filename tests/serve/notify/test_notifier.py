@@ -134,6 +134,10 @@ def _flaps(count: int) -> RunView:
     )
 
 
+def _wait_sent(notifier: Notifier, count: int) -> None:
+    wait_until(lambda: notifier.counts()["sent"] >= count, f"{count} messages")
+
+
 def test_flapping_is_folded(receiver: Receiver, marks: MarksInMemory) -> None:
     """One message at once, and no other before its time, however often it returns."""
     notifier = _notifier(marks, receiver, STEADY)
@@ -141,8 +145,7 @@ def test_flapping_is_folded(receiver: Receiver, marks: MarksInMemory) -> None:
     for count in range(1, 15):
         notifier.heed("k", before, _flaps(count))
         before = _flaps(count)
-        sent = min(count + 1, 3)
-        wait_until(lambda sent=sent: notifier.counts()["sent"] == sent, "opened, closed, and once again")
+        _wait_sent(notifier, min(count + 1, 3))
     notifier.close()
     told = [text.split(": ")[1] for text in receiver.texts]
     assert told == ["Slow job, opened", "Slow job, closed", "Slow job, 2 times by now, closed"]

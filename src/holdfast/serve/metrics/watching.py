@@ -18,7 +18,6 @@ from holdfast.metrics.seen import Pace, RunSeen, Tally
 from holdfast.serve.store.values import Kept, RankPace, RunRow, StoreSize
 
 _PAGE = 10_000
-_ROWS = 500
 _OVER = frozenset({"failed", "stopped", "ended", "lost"})
 
 
@@ -98,15 +97,7 @@ class Watch:
         )
 
     def _rows(self, since_s: float) -> list[RunRow]:
-        rows: list[RunRow] = []
-        before: str | None = None
-        while len(rows) < self._shown.most_rows:
-            page = self._store.runs(limit=_ROWS, before=before)
-            rows += [row for row in page if heard_s(row) >= since_s]
-            if len(page) < _ROWS or heard_s(page[-1]) < since_s:
-                break
-            before = page[-1].heard_at
-        return list({row.key: row for row in rows}.values())
+        return [row for row in self._store.runs(limit=self._shown.most_rows) if heard_s(row) >= since_s]
 
     def _is_over(self, row: RunRow) -> bool:
         if self._over.get(row.key) == row.heard_at:
