@@ -22,7 +22,7 @@ class Sheet:
         """Put down a value, with its labels in the order of the definition."""
         definition = DEFINITIONS[name]
         values = dict(zip(definition.labels, map(_shorten, labels), strict=True))
-        self._metric(name).add_sample(definition.name, values, value)
+        self._metric(name).add_sample(definition.name, values, float(value))
 
     def put_info(self, name: str, facts: Mapping[str, str], *labels: str) -> None:
         """Put down facts that are no numbers."""
