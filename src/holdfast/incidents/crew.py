@@ -124,7 +124,11 @@ class Crew:
         self.attempt = record.stamp.attempt
         self.world_size, self.nodes = event.world_size, event.nodes
         for rank in event.ranks:
-            self._members[rank] = _Member(node=record.stamp.node, host=record.stamp.host)
+            # Logs of several nodes may be read in any order: what others said of it already stays true.
+            member = self._members.setdefault(rank, _Member(node=record.stamp.node, host=record.stamp.host))
+            member.node, member.host = record.stamp.node, record.stamp.host
+            if member.state in ("dead", "left", "done"):
+                member.state = "starting"
 
     def _meet(self, record: Record, rank: int) -> None:
         """Take in where a rank is that no launcher of this run has started."""
