@@ -94,7 +94,8 @@ class Scribe:
         """Return what was added since the last time, one for each node."""
         found = [
             Shipment(run=self.run, node=node, events=events, summaries=self._summaries if node == 0 else [])
-            for node, events in self._events.items()
+            # What node 0 decided rests on what the others had sent before.
+            for node, events in sorted(self._events.items(), reverse=True)
         ]
         if 0 not in self._events:
             found.append(Shipment(run=self.run, node=0, summaries=self._summaries))

@@ -23,7 +23,11 @@ def is_json_wanted(request: Request) -> bool:
 
 
 def refuse(request: Request, code: int, words: str, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer of one line."""
+    """Return an answer of one line, to a browser as a page that also says what to do."""
+    from holdfast.serve.web.views.failures import error_page, is_page_wanted  # It knows us, too.
+
+    if is_page_wanted(request):
+        return error_page(request, code, words, headers)
     if is_json_wanted(request):
         body = msgspec.json.encode({"error": words})
         return Response(body + b"\n", code, headers, media_type="application/json")
