@@ -20,6 +20,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from holdfast.cli.demopage import page_of
+from holdfast.cli.reporting import report
 from holdfast.cli.screen import Screen, print_summary
 from holdfast.errors import InputError, JobError
 from holdfast.guard.rings import Rings
@@ -58,8 +60,10 @@ def play(*, ranks: int, picture: Path | None) -> int:
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # By way of `finally` below.
     follower = Follower(run_dir)
     show = _Show(console, needs)
-    with _running(run_dir, ranks, console) as job:
-        show.follow(job, follower)
+    with page_of(run_dir.parent) as where:
+        show.say(where)
+        with _running(run_dir, ranks, console) as job:
+            show.follow(job, follower)
     story = tell(follower.steps, follower.records, needs)
     if not story.recoveries:
         raise JobError(f"nobody was killed, or no step followed: see {run_dir}", exit_code=1)
@@ -68,7 +72,8 @@ def play(*, ranks: int, picture: Path | None) -> int:
     dead = [recovery.rank for recovery in story.recoveries]
     difference = find_difference(follower.outcome, whole, steps=STEPS, dead=dead)
     print_summary(console, story, difference=difference, steps=STEPS)
-    console.print(f"event log: {run_dir / 'events.jsonl'}", highlight=False, soft_wrap=True)
+    report(run_dir, None, as_json=False, is_forced=True)
+    console.print(f"the page again: holdfast serve {run_dir.parent}", highlight=False, soft_wrap=True)
     if picture is not None:
         from holdfast.cli.picture import draw
 
@@ -133,7 +138,7 @@ class _Show:
         self._began_s = time.monotonic()
         if not console.is_terminal:
             shape = f"{needs.dp} pipelines x {needs.pp} stages"
-            self._say(
+            self.say(
                 f"holdfast demo: {shape} on emulated accelerators; one worker slows down, another is killed"
             )
 
@@ -162,9 +167,10 @@ class _Show:
         yield
 
     def _tell(self, words: str) -> None:
-        self._say(f"{time.monotonic() - self._began_s:5.1f} s  {words}")
+        self.say(f"{time.monotonic() - self._began_s:5.1f} s  {words}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Print a line as it is."""
         self._console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 

@@ -1,0 +1,1 @@
+"""What ``benchmarks/serve.py`` measures the control room with."""
