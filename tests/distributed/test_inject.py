@@ -98,6 +98,7 @@ def test_demo_slows_a_worker_and_kills_another(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for words in (
         "2 pipelines x 2 stages",
+        "watch it at http://127.0.0.1:",
         "fault: slow_device of rank 2 x2, from step 60",
         "does S2: saves",
         "rank 2 slow",
@@ -113,6 +114,7 @@ def test_demo_slows_a_worker_and_kills_another(tmp_path: Path) -> None:
     ):
         assert words in " ".join(done.stdout.split())
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
-    [run_dir] = (tmp_path / "holdfast_runs").iterdir()
+    [run_dir] = (tmp_path / "holdfast_runs").glob("[!.]*")
+    assert "rank 3 died" in (run_dir / "report.md").read_text()
     kinds = [type(record.event) for record in read_run(run_dir).records]
     assert kinds.count(AttemptStarted) == kinds.count(WorkerDied) == 1
