@@ -1,0 +1,170 @@
+"""What the store is asked most: runs, their events, their pace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import sqlalchemy as sa
+
+from holdfast.errors import InputError
+from holdfast.observe.eventlog import decode_line
+from holdfast.serve.store import tables
+from holdfast.serve.store.incoming import clean, iso, microseconds
+from holdfast.serve.store.parts import WIDTHS_S, Part, unpack, unpack_latest
+from holdfast.serve.store.rundata import run_row
+from holdfast.serve.store.values import Kept, PacePoint, RankPace, RunRow
+
+_RUN = tables.runs.c
+_FINER = 10
+"""How many buckets at most are read for one point."""
+_MOST = (1 << 63) - 1
+
+
+def find_runs(connection: sa.Connection, text: str, limit: int, before: str | None) -> list[RunRow]:
+    """Return those whose name, host or command has the text in it, whom the store heard last first."""
+    query = sa.select(tables.runs).order_by(_RUN.heard_at.desc(), _RUN.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(_RUN.heard_at < clean(before))
+    if text:
+        columns = (_RUN.name, _RUN.key, _RUN.run_id, _RUN.host, _RUN.command)
+        wanted = clean(text).lower()
+        query = query.where(sa.or_(*(sa.func.lower(c).contains(wanted, autoescape=True) for c in columns)))
+    return [run_row(row) for row in connection.execute(query).mappings()]
+
+
+def find_run(connection: sa.Connection, key: str) -> RunRow | None:
+    """Return the one with this key."""
+    row = connection.execute(sa.select(tables.runs).where(_RUN.key == clean(key))).mappings().first()
+    return None if row is None else run_row(row)
+
+
+def run_number(connection: sa.Connection, key: str) -> int | None:
+    """Return the number by which all other tables know a run."""
+    return connection.execute(sa.select(_RUN.id).where(_RUN.key == clean(key))).scalar()
+
+
+def find_records(connection: sa.Connection, key: str, after: int, limit: int) -> list[Kept]:
+    """Return a run's events whose number is higher, in order."""
+    events = tables.events.c
+    query = (
+        sa.select(events.number, events.body)
+        .where(events.run == run_number(connection, key), events.number > min(after, _MOST))
+        .order_by(events.number)
+        .limit(limit)
+    )
+    return [kept for number, body in connection.execute(query) for kept in _decode(number, body)]
+
+
+def _decode(number: int, body: str) -> list[Kept]:
+    try:
+        return [Kept(number=number, record=decode_line(body.encode()))]
+    except ValueError:  # It could be read when it was taken: by a newer version, on the same tables.
+        return []
+
+
+def find_ranks(connection: sa.Connection, key: str) -> list[RankPace]:
+    """Return the latest of each rank, wherever it was then."""
+    nodes = tables.nodes.c
+    query = sa.select(nodes.node, nodes.latest).where(nodes.run == run_number(connection, key))
+    found = [
+        (rank, latest.at_us, -node, latest)
+        for node, data in connection.execute(query)
+        for rank, latest in unpack_latest(data).items()
+    ]
+    newest = {rank: (-minus_node, latest) for rank, _, minus_node, latest in sorted(found, key=_by_time)}
+    return [
+        RankPace(
+            rank=rank,
+            node=node,
+            step=latest.step,
+            step_s=latest.step_us / 1e6,
+            own_s=None if latest.own_us is None else latest.own_us / 1e6,
+            at=iso(latest.at_us),
+        )
+        for rank, (node, latest) in newest.items()
+    ]
+
+
+def _by_time(item: tuple[int, int, int, object]) -> tuple[int, int, int]:
+    return item[:3]
+
+
+# --- pace -------------------------------------------------------------------------------------
+
+
+def find_pace(connection: sa.Connection, key: str, points: int, since: str | None) -> list[PacePoint]:
+    """Return at most so many points over the time of the run, or since then."""
+    run = run_number(connection, key)
+    span = _span(connection, run, since)
+    if run is None or span is None or points < 1:
+        return []
+    start, end = span
+    width_s = _width(connection, run, span, points)
+    group_s = _group(start, end, width_s, points)
+    groups: dict[int, Part] = {}
+    pace = tables.pace.c
+    query = sa.select(pace.bucket, pace.part).where(
+        pace.run == run, pace.width_s == width_s, pace.bucket >= start // width_s
+    )
+    for bucket, data in connection.execute(query):
+        group = bucket * width_s // group_s
+        groups[group] = groups.get(group, Part()).add(unpack(data))
+    return _points(groups.items(), group_s)
+
+
+def _span(connection: sa.Connection, run: int | None, since: str | None) -> tuple[int, int] | None:
+    """Return the first and the last second that there is something of."""
+    pace = tables.pace.c
+    bounds = sa.select(sa.func.min(pace.bucket), sa.func.max(pace.bucket))
+    first, last = connection.execute(bounds.where(pace.run == run, pace.width_s == WIDTHS_S[-1])).one()
+    if first is None:
+        return None
+    start = first * WIDTHS_S[-1] if since is None else max(first * WIDTHS_S[-1], _seconds(since))
+    # Exactly, where there are single seconds; they are removed first.
+    _, last_s = connection.execute(bounds.where(pace.run == run, pace.width_s == WIDTHS_S[0])).one()
+    end = max(last * WIDTHS_S[-1], last_s or 0)
+    return (start, end) if start <= end else None
+
+
+def _seconds(since: str) -> int:
+    try:
+        return -(-microseconds(since) // 1_000_000)
+    except ValueError as error:
+        raise InputError(f"since is {since[:40]!r}, expected a time in ISO 8601: {error}") from None
+
+
+def _width(connection: sa.Connection, run: int, span: tuple[int, int], points: int) -> int:
+    """Return the finest width that is cheap enough, and still there from the start on."""
+    start, end = span
+    pace = tables.pace.c
+    for width_s in WIDTHS_S[:-1]:
+        query = sa.select(sa.func.min(pace.bucket)).where(pace.run == run, pace.width_s == width_s)
+        first = connection.execute(query).scalar()
+        reaches_back = first is not None and first * width_s < start + WIDTHS_S[-1]
+        if reaches_back and (end - start) / width_s <= _FINER * points:
+            return width_s
+    return WIDTHS_S[-1]
+
+
+def _group(start: int, end: int, width_s: int, points: int) -> int:
+    """Return how many seconds go into one point."""
+    group_s = width_s
+    while end // group_s - start // group_s + 1 > points:
+        # Close to what is needed at once, then in steps of one bucket.
+        needed = (end - start) // points // width_s * width_s
+        group_s = max(group_s + width_s, needed)
+    return group_s
+
+
+def _points(groups: Iterable[tuple[int, Part]], group_s: int) -> list[PacePoint]:
+    return [
+        PacePoint(
+            at=iso(group * group_s * 1_000_000),
+            step=part.step,
+            step_s=round(part.median_s, 6),
+            slowest_s=part.slowest_us / 1e6,
+            slowest_rank=part.slowest_rank,
+            ranks=part.ranks.bit_count(),
+        )
+        for group, part in sorted(groups)
+    ]
