@@ -14,9 +14,10 @@ import ipaddress
 import os
 import socket
 import ssl
+import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -154,22 +155,21 @@ class Poster:
         return _judge(status, headers, reply)
 
     def _exchange(self, body: bytes, over_s: float) -> tuple[int, dict[str, str], bytes]:
-        connection = self._connection or self._open(_left(over_s))
-        self._connection = connection
+        connection = self._connected(over_s)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
         if len(body) >= _GZIP_FROM_BYTES:
             body = gzip.compress(body, 3)
             headers["Content-Encoding"] = "gzip"
-        if connection.sock is not None:
-            connection.sock.settimeout(_left(over_s))
-        # A server may answer before it has read everything, and close: that the body is too large, say.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.request("POST", self.server.path + PATH, body, headers)
-        response = connection.getresponse()
-        reply = _read_all(response, connection.sock, over_s)
-        return response.status, {name.lower(): value for name, value in response.getheaders()}, reply
+        with _limited(connection.sock, over_s):
+            return _ask(connection, self.server.path + PATH, body, headers)
+
+    def _connected(self, over_s: float) -> http.client.HTTPConnection:
+        if self._connection is None:
+            self._connection = self._open(_left(over_s))
+            self._connection.connect()
+        return self._connection
 
     def _open(self, timeout_s: float) -> http.client.HTTPConnection:
         server = self.server
@@ -184,17 +184,39 @@ def make_poster(url: str, *, token_file: str | None = None, env: Mapping[str, st
     return Poster(parse_server(url), token_reader(env, token_file), ca_file=env.get(CA_ENV) or None)
 
 
-def _read_all(response: http.client.HTTPResponse, sock: socket.socket | None, over_s: float) -> bytes:
-    """Return the body, which may come in drips, but not for ever."""
-    reply = b""
-    while len(reply) <= _MOST_REPLY_BYTES:
-        if sock is not None:
-            sock.settimeout(_left(over_s))
-        part = response.read1(_MOST_REPLY_BYTES)
-        if not part:
-            return reply
-        reply += part
-    raise ValueError(f"its answer has more than {_MOST_REPLY_BYTES} bytes")
+def _ask(
+    connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
+) -> tuple[int, dict[str, str], bytes]:
+    # A server may answer before it has read everything, and close: that the body is too large, say.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.request("POST", path, body, dict(headers))
+    response = connection.getresponse()
+    reply = response.read(_MOST_REPLY_BYTES + 1)
+    if len(reply) > _MOST_REPLY_BYTES:
+        raise ValueError(f"its answer has more than {_MOST_REPLY_BYTES} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(reply, response.length)
+    return response.status, {name.lower(): value for name, value in response.getheaders()}, reply
+
+
+@contextlib.contextmanager
+def _limited(sock: socket.socket, over_s: float) -> Iterator[None]:
+    """Cut a connection off when its time is over: each drop of an answer that drips would begin it anew."""
+    left_s = _left(over_s)
+    sock.settimeout(left_s)
+    timer = threading.Timer(left_s, _cut, [sock])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+        _left(over_s)
+    finally:
+        timer.cancel()
+
+
+def _cut(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _left(over_s: float) -> float:

@@ -62,6 +62,33 @@ def act(
     change_levels(run_dir, levels)
 
 
+@app.command()
+def ship(
+    run_dirs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR…", help="Run directories.")],
+    server: Annotated[
+        str, typer.Option(envvar="HOLDFAST_SERVER", metavar="URL", help="Address of the server.")
+    ],
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HOLDFAST_TOKEN_FILE",
+            metavar="FILE",
+            help="File with the token for the server. Default: the variable HOLDFAST_TOKEN.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Send to a server what it has not got of runs, because it was away or nobody had named it.
+
+    What it has already is not taken twice. Exit code 1: the server did not take all of it.
+
+    Example: holdfast ship holdfast_runs/20261115-194012-4f1c --server http://127.0.0.1:8700
+    """
+    from holdfast.cli import shipping
+
+    sys.exit(shipping.send(run_dirs, server, token_file, as_json=as_json))
+
+
 @app.command(
     context_settings={
         "allow_extra_args": True,

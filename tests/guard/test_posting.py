@@ -1,0 +1,89 @@
+"""Addresses of servers, and tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InputError
+from holdfast.guard.posting import Poster, parse_server, token_reader
+from holdfast.shipment import Run, Shipment
+
+EMPTY = Shipment(run=Run(key="k", name="n"), node=0)
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("http://127.0.0.1:8700", ("127.0.0.1", 8700, False, "")),
+        ("https://holdfast.example.org/", ("holdfast.example.org", 443, True, "")),
+        ("http://here/some/path/", ("here", 80, False, "/some/path")),
+        ("https://[::1]:9", ("::1", 9, True, "")),
+    ],
+)
+def test_an_address_has_its_parts(url: str, parts: tuple[str, int, bool, str]) -> None:
+    """The port is the usual one where none is given; ours comes after their path."""
+    server = parse_server(url)
+    assert (server.host, server.port, server.is_encrypted, server.path) == parts
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.org",
+        "ftp://example.org",
+        "http://",
+        "http://a:b",
+        "http://a:99999",
+        "http://a/?q=1",
+        "http://a/#x",
+        "http://a b",
+        "http://a\r\nX: y",
+        "http://[::1",
+        "http://grün.example",
+    ],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    """In one line that says what is expected."""
+    with pytest.raises(InputError, match=r"^server is .*expected such as https://"):
+        parse_server(url)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    """It would be in the command line, the run directory and the terminal."""
+    with pytest.raises(InputError) as caught:
+        parse_server("https://me:hunter2@example.org")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_tokens_come_from_the_file_before_the_environment(tmp_path: Path) -> None:
+    """A file that is not there is no token, and may come."""
+    file = tmp_path / "token"
+    read = token_reader({"HOLDFAST_TOKEN": "from the environment"}, str(file))
+    assert read() == ""
+    file.write_text("  abc\n")
+    assert read() == "abc"
+    file.write_bytes(b"\xff\xfe")
+    assert read() == ""
+    assert token_reader({"HOLDFAST_TOKEN": " abc "}, None)() == "abc"
+    assert token_reader({}, None)() == ""
+
+
+def test_a_token_that_is_no_header_harms_nobody() -> None:
+    """Two lines would be two headers; it is a failure like others."""
+    poster = Poster(parse_server("http://127.0.0.1:1"), lambda: "a\r\nX-Other: b")
+    outcome = poster.post(EMPTY)
+    assert (outcome.receipt, outcome.failure) == (None, "away")
+    poster.close()
+
+
+@pytest.mark.parametrize("url", ["http://name.invalid", "https://name.invalid"])
+def test_a_name_that_nobody_has_is_a_failure_like_others(url: str) -> None:
+    """And so is a file of certificates that is not there."""
+    poster = Poster(parse_server(url), lambda: "", ca_file="/nonexistent")
+    outcome = poster.post(EMPTY, timeout_s=5.0)
+    assert (outcome.receipt, outcome.failure) == (None, "away")
+    assert outcome.words
+    poster.close()
