@@ -106,7 +106,7 @@ def _why_look(view: RunView) -> Look:
 def _why(view: RunView, *, is_silent: bool) -> str:
     parts = []
     if is_silent:
-        parts.append("nothing is heard of it: its guard, its machine or the network may be away")
+        parts.append("nothing was heard of it lately")
     opened = [incident for incident in view.incidents if incident.is_open]
     parts += [headline(incident) for incident in reversed(opened[-2:])]
     if not opened and view.state in ("failed", "lost", "stopped") and view.reason:
