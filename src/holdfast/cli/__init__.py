@@ -16,7 +16,14 @@ import typer
 from holdfast import __version__
 from holdfast.cli.app import app
 from holdfast.cli.files import one_line
-from holdfast.cli.verbs import control, findings, jobs, plans, reliability  # noqa: F401 - to import a verb is to have it.
+from holdfast.cli.verbs import (  # noqa: F401 - to import a verb is to have it.
+    control,
+    findings,
+    jobs,
+    plans,
+    reliability,
+    reports,
+)
 from holdfast.errors import HoldfastError, JobError
 
 # Which module it is in depends on the version of typer.

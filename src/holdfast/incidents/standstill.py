@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from holdfast.diagnose.telling import tell_suspect
 from holdfast.incidents.draft import Draft, open_draft
 from holdfast.incidents.values import IncidentKind, Stage
 from holdfast.values import JobHung, Record, Regrouped, WorkerDied, WorkerHung, WorkerReturned
+
+RESTARTED = "training goes on after a restart"
 
 
 class Standstills:
@@ -72,7 +75,7 @@ class Standstills:
         if self.hang is not None and event.suspects:
             self.hang.suspects = list(event.suspects)
             self._blame(rank for each in event.suspects for rank in each.ranks)
-            self.hang.tell("named", record)
+            self.hang.tell("named", record, "; ".join(map(tell_suspect, event.suspects)))
 
     def move(self, record: Record, words: str | None = None) -> None:
         """Take in a sign that steps are made: nobody hangs any more."""
@@ -147,10 +150,10 @@ class Standstills:
         attempt = record.stamp.attempt
         if self.deaths is not None and attempt > self.deaths.attempt:
             self.deaths.stand_until(record.stamp.at)
-            self.deaths.close(record, "training goes on after a restart")
+            self.deaths.close(record, RESTARTED)
             self.deaths = None
         if self.hang is not None and attempt > self.hang.attempt:
-            self.move(record, "training goes on after a restart")
+            self.move(record, RESTARTED)
 
     def end(self, record: Record, *, is_over: bool) -> list[Draft]:
         """Return what ends with an attempt; deaths only do where nothing comes after it."""

@@ -38,6 +38,13 @@ from holdfast.values import (
 
 _MOVING = JobSlowed | JobRelieved | Applied | Verified | IncidentClosed
 """Told only of a job that makes steps."""
+_WELL = "training came to its end"
+_KILLED = "the launcher was killed, and the workers with it"
+_RUN_AGAIN = "the run was started again"
+_AGAIN = "the workers were started again"
+_STOPPED = "the workers were stopped"
+ENDINGS = (_WELL, _KILLED, _RUN_AGAIN, _AGAIN, _STOPPED)
+"""What ends an incident from outside."""
 
 
 class Troubles:
@@ -104,18 +111,15 @@ class Troubles:
             draft.close(record, words)
 
 
-_WELL = "training came to its end"
-
-
 def _tell_end(record: Record) -> str:
     match record.event:
         case AttemptEnded(reason="succeeded") | RunEnded(reason="succeeded"):
             return _WELL
         case LauncherDied():
-            return "the launcher was killed, and the workers with it"
+            return _KILLED
         case RunStarted():
-            return "the run was started again"
+            return _RUN_AGAIN
         case AttemptStarted():
-            return "the workers were started again"
+            return _AGAIN
         case _:
-            return "the workers were stopped"
+            return _STOPPED
