@@ -1,6 +1,7 @@
 """Hundreds of failures and returns in one run: the spot trace of AWS P3 instances on 3 x 4 workers.
 
-Every node that arrives runs ``holdfast join``, and takes the lowest free of the 12 places or waits as a
+Every node that arrives does what ``holdfast join`` does (forked from a process that has imported torch: a
+dozen nodes boot on the cores of one machine here), and takes the lowest free of the 12 places or waits as a
 spare; every node that is taken away is killed. Time is compressed. At the end the parameters have to be those
 of a run in which nothing happened.
 """
@@ -19,6 +20,7 @@ import common
 from holdfast.serve.chart import Chart, Panel, Series, draw
 from holdfast.values import JobStopped, Regrouped
 from returning.foretold import Costs, Shape, Span, foretell
+from returning.forked import preload
 from returning.runs import Launched
 from returning.spot import Fleet, Sample, play, read_trace
 
@@ -43,6 +45,7 @@ def main() -> None:
         job = [*_job(steps), "--op-ms", str(options.op_ms), "--checkpoints", f"{folder}/checkpoints"]
         run = Launched(Path(folder), WORKERS, ["--max-restarts", "20"], job)
         run.wait(lambda: run.last_step() > 2)
+        preload()
         fleet = Fleet(run, [change.node for change in first])
         samples = []
         with common.progress() as bar:

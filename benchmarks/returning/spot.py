@@ -6,15 +6,15 @@ import contextlib
 import csv
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import psutil
 
+from returning.forked import start_joining
 from returning.runs import Launched
 
 
@@ -55,12 +55,11 @@ class Fleet:
     def __init__(self, run: Launched, nodes: Sequence[str]) -> None:
         self._run = run
         self._pids = dict(zip(nodes, run.attempts()[-1].pids, strict=True))
-        self._joined: dict[str, subprocess.Popen[bytes]] = {}
+        self._joined: dict[str, ForkServerProcess] = {}
         self._attempts = len(run.attempts())
         self._extra: list[int] = []
         """Workers of a new attempt for whom there is no node."""
         self._first = psutil.Process(run.process.pid)
-        self._log = (run.run_dir / "joined.txt").open("ab")
 
     def apply(self, change: Change) -> None:
         """Start the worker of a node that comes, kill that of one that goes."""
@@ -68,8 +67,7 @@ class Fleet:
             self._join(change.node)
         elif change.node in self._joined:
             gone = self._joined.pop(change.node)
-            gone.kill()
-            gone.wait()
+            _end(gone)
         elif change.node in self._pids:
             _kill(self._pids.pop(change.node))
 
@@ -84,8 +82,7 @@ class Fleet:
             self._attempts = len(attempts)
             nodes = [*self._pids, *self._joined]
             for each in self._joined.values():
-                each.kill()
-                each.wait()
+                _end(each)
             pids = attempts[-1].pids
             self._pids = dict(zip(nodes, pids, strict=False))
             self._extra = pids[len(nodes) :]
@@ -98,16 +95,12 @@ class Fleet:
             self._extra = []
 
     def _join(self, node: str) -> None:
-        self._joined[node] = subprocess.Popen(
-            [sys.executable, "-m", "holdfast.cli", "join", str(self._run.run_dir)],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        self._joined[node] = start_joining(self._run.run_dir, self._run.run_dir / "joined.txt")
 
     def sample(self, began_s: float, step: int) -> Sample:
         """Look at the processes."""
-        workers = [*self._pids.values(), *(each.pid for each in self._joined.values())]
+        joined = [each.pid for each in self._joined.values() if each.pid is not None]
+        workers = [*self._pids.values(), *joined]
         keepers = [self._first, *(each for each in self._first.children() if each.pid not in workers)]
         oldest = psutil.Process(workers[0])
         return Sample(
@@ -123,12 +116,14 @@ class Fleet:
     def close(self) -> None:
         """Wait for those that joined, and end who is a spare."""
         for each in self._joined.values():
-            try:
-                each.wait(30)
-            except subprocess.TimeoutExpired:
-                each.kill()
-                each.wait()
-        self._log.close()
+            each.join(30)
+            _end(each)
+
+
+def _end(process: ForkServerProcess) -> None:
+    process.kill()
+    process.join()
+    process.close()
 
 
 def _kill(pid: int) -> None:

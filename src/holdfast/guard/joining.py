@@ -70,8 +70,27 @@ def read_invitation(run_dir: Path) -> Invitation:
         raise InputError(f"{file}: {error}") from None
 
 
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """How to become a worker of a run."""
+
+    command: list[str]
+    """Without the interpreter."""
+    env: dict[str, str]
+    folder: str
+
+
 def join(run_dir: Path) -> NoReturn:
     """Become a worker of a run; does not return."""
+    entry = take_entry(run_dir)
+    try:
+        os.chdir(entry.folder)
+        os.execve(sys.executable, [sys.executable, *entry.command], entry.env)
+    except OSError as error:
+        raise InputError(f"cannot run in {entry.folder}: {error}") from error
+
+
+def take_entry(run_dir: Path) -> Entry:
+    """Return how to become a worker of a run, under a rank that is nobody else's."""
     invitation = read_invitation(run_dir)
     rank = _take_rank(run_dir / "spares", invitation)
     env = {name: value for name, value in os.environ.items() if name not in (ATTACHED_ENV, RINGS_ENV)}
@@ -86,11 +105,7 @@ def join(run_dir: Path) -> NoReturn:
     }
     if invitation.host == socket.gethostname() and Path(invitation.rings).is_dir():
         env[RINGS_ENV] = invitation.rings
-    try:
-        os.chdir(invitation.folder)
-        os.execve(sys.executable, [sys.executable, *invitation.command], env)
-    except OSError as error:
-        raise InputError(f"cannot run in {invitation.folder}: {error}") from error
+    return Entry(command=invitation.command, env=env, folder=invitation.folder)
 
 
 def _take_rank(folder: Path, invitation: Invitation) -> int:
