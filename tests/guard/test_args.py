@@ -54,6 +54,9 @@ def test_a_bare_script_is_one_node_on_a_free_port() -> None:
         "act": None,
         "server": None,
         "token_file": None,
+        "metrics_port": None,
+        "metrics_host": None,
+        "metrics_file": None,
     }
 
 
@@ -73,6 +76,9 @@ def test_torchruns_flags_set_our_settings() -> None:
         "act": None,
         "server": None,
         "token_file": None,
+        "metrics_port": None,
+        "metrics_host": None,
+        "metrics_file": None,
     }
     assert parse(["--no-kill-hung", "train.py"], {}).flags["kill_hung"] is False
     assert parse(["train.py"], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "9"}).flags["stop_grace_s"] == "9"

@@ -111,6 +111,27 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="File with the token for the server. Default: the variable HOLDFAST_TOKEN.",
     )
+    parser.add_argument(
+        "--metrics-port",
+        "--metrics_port",
+        default=None,
+        metavar="PORT",
+        help="Show metrics to Prometheus at this port of every node. Default: none.",
+    )
+    parser.add_argument(
+        "--metrics-host",
+        "--metrics_host",
+        default=None,
+        metavar="ADDRESS",
+        help="Listen for Prometheus on this address. Default: 127.0.0.1.",
+    )
+    parser.add_argument(
+        "--metrics-file",
+        "--metrics_file",
+        default=None,
+        metavar="FILE.prom",
+        help="Write metrics into this file of every node, for node_exporter. Default: none.",
+    )
     for action in parser._actions:
         action.help = _OUR_WORDS.get(action.dest, action.help)
 
@@ -150,6 +171,9 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> RunArgs:
         "profile_every": args.profile_every,
         "server": args.server,
         "token_file": args.token_file,
+        "metrics_port": args.metrics_port,
+        "metrics_host": args.metrics_host,
+        "metrics_file": args.metrics_file,
     }
     args.log_dir = os.devnull  # Else torch makes a folder of its own.
     config = _config(args)

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.errors import InputError
 from holdfast.guard.eventlog import EventLog
+from holdfast.guard.exposing import ExposeSettings, name_metrics_flags
 from holdfast.guard.levels import parse_levels
 from holdfast.guard.posting import make_poster, parse_server
 from holdfast.guard.rings import RingsFolder
@@ -58,6 +59,12 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address of a server to which events and summaries are sent; nothing is sent when not given."""
     token_file: str | None = None
     """File with the token for that server; else it is taken from HOLDFAST_TOKEN."""
+    metrics_port: int = 0
+    """Port at which the guard of each node shows metrics to Prometheus; 0: none."""
+    metrics_host: str = "127.0.0.1"
+    """Address on which it listens."""
+    metrics_file: str | None = None
+    """File into which the guard of each node writes metrics for node_exporter, ending in .prom."""
 
     def __post_init__(self) -> None:
         try:
@@ -66,10 +73,15 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
                 parse_server(self.server)
         except InputError as error:
             raise ValueError(str(error)) from None
+        self.exposing()
         if self.profile_every < 0:
             raise ValueError(f"profile_every is {self.profile_every}, expected 0 or more steps")
         if not 0 <= self.stop_grace_s <= 3600:
             raise ValueError(f"stop_grace_s is {self.stop_grace_s}, expected 0 to 3600")
+
+    def exposing(self) -> ExposeSettings:
+        """Return where guards show metrics."""
+        return ExposeSettings(port=self.metrics_port, host=self.metrics_host, file=self.metrics_file)
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +135,7 @@ class Home:
                 self.key,
                 *(["--server", plan.settings.server] if plan.settings.server is not None else []),
                 *(["--token-file", plan.settings.token_file] if plan.settings.token_file is not None else []),
+                *name_metrics_flags(plan.settings.exposing()),
             ],
         )
         if node == 0:

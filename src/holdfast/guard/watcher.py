@@ -36,6 +36,7 @@ from holdfast.errors import InputError
 from holdfast.guard.batches import Gatherer
 from holdfast.guard.duties import make_duty
 from holdfast.guard.eventlog import EventLog, append_line, log_name
+from holdfast.guard.exposing import add_metrics_flags, make_exposing
 from holdfast.guard.judging import Bench
 from holdfast.guard.levels import Allowed
 from holdfast.guard.mitigating import Mitigation
@@ -80,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--act", default="", help="what may be done about a slow job")
     add_flags(parser)
     add_outside_flags(parser)
+    add_metrics_flags(parser)
     args = parser.parse_args(argv)
     if args.attached:
         args.no_kill_hung = args.no_kill_hung or not _may_kill()
@@ -142,13 +144,19 @@ class _Guard:
         self._duty = make_duty(read_flags(args, os.environ), self._gatherer, bench, node=args.node)
         parts = Changeable(watchdog=self._watchdog, habits=habits, mitigation=mitigation)
         self._outside = Outside(args, self._run_dir, self._log, parts, self._say)
+        self._exposing = make_exposing(args, self._run_dir, self._say, os.environ)
 
     def watch(self) -> None:
         """Look until told to stop or alone; the last look at the rings is after that."""
         self._follow_on()
         self._log.append(GuardStarted(pid=os.getpid()))
         self._outside.open()
-        self._outside.close(is_last=self._look_on())
+        if self._exposing is not None:
+            self._exposing.start()
+        is_last = self._look_on()
+        if self._exposing is not None:
+            self._exposing.close()
+        self._outside.close(is_last=is_last)
 
     def _look_on(self) -> bool:
         """Look until told to stop; say whether nobody is left who could tell of the end of the run."""
@@ -215,6 +223,8 @@ class _Guard:
                 self._log.append(StepSeen(rank=step.rank, step=step.step))
         current = [step for step in steps if step.attempt == self._log.attempt]
         summary = summarise(current, node=self._log.node, attempt=self._log.attempt, lost=self._rings.lost)
+        if self._exposing is not None:
+            self._exposing.take(summary)
         try:
             append_line(self._run_dir / "summaries.jsonl", msgspec.json.encode(summary) + b"\n")
         except OSError as error:
