@@ -262,3 +262,42 @@ def test_node_that_comes_to_stand_by_makes_it_possible(tmp_path: Path, ears: Ear
     job.live(40)
     assert job.decided()[0].level == "S4"
     assert job.decided()[0].lost_s > 30
+
+
+def test_a_person_takes_back_what_is_in_force(job: Job, ears: Ears) -> None:
+    """By a wish like any other; while one is on its way there is nothing to say yet."""
+    assert job.mitigation.undo() == "nothing"
+    job.live(12)
+    assert job.mitigation.undo() == "later"
+    job.grant(generation=1, wish=job.decided()[-1].number)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(2)
+    assert job.mitigation.undo() == "begun"
+    [_, decided] = job.decided()
+    assert (decided.level, decided.is_asked, decided.speeds) == ("undo", True, {})
+    wish = read_wish(job.folder)
+    assert wish is not None
+    assert (wish.number, wish.speeds) == (decided.number, {})
+    assert any("a person wants what was done to be taken back" in line for line in ears.lines())
+    job.grant(generation=2, wish=decided.number)
+    job.work = [WORK] * 4
+    job.live(60)
+    assert len(job.decided()) == 2
+    job.mitigation.allow_again()
+    job.live(20)
+    assert [each.level for each in job.decided()] == ["S2", "undo", "S2"]
+
+
+@pytest.mark.parametrize(("least", "levels"), [(0.95, []), (0.85, ["S2"])])
+def test_who_is_named_with_too_little_confidence_is_let_be(
+    tmp_path: Path, ears: Ears, least: float, levels: list[str]
+) -> None:
+    """How much that is can be changed while the job runs."""
+    job = Job(tmp_path, ears)
+    job.live(20)
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.mitigation.least_confidence = least
+    job.blame()
+    job.live(12)
+    assert [each.level for each in job.decided()] == levels

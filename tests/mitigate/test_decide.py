@@ -227,3 +227,73 @@ def test_ledger_agrees_with_the_clock() -> None:
     assert incident is not None
     assert incident.lost_s == pytest.approx(job.lost_s)
     assert incident.paid_s == pytest.approx(4.0)
+
+
+def test_a_person_takes_back_what_was_done() -> None:
+    """All is as it was at once, and nothing is done about the same rank while its trouble lasts."""
+    job = Job(Replicas(SHAPE))
+    job.live(30, SLOW)
+    taken = job.mitigator.take_back()
+    assert taken is not None
+    assert (taken.level, taken.arrangement, taken.before) == ("undo", Arrangement(), job.arrangement)
+    assert (taken.is_asked, taken.is_dry) == (True, False)
+    assert taken.gain == pytest.approx(-0.75)
+    assert job.mitigator.take_back() is None, "it is being carried out"
+    job.arrangement = taken.arrangement
+    job.mitigator.done(4.0)
+    assert job.mitigator.take_back() is None, "nothing is in force any more"
+    job.live(1000, Condition(speeds=((1, 0.4),)))
+    assert job.levels == ["S2"]
+    job.live(50, Condition())
+    job.live(100, SLOW)
+    assert job.levels == ["S2", "S2"], "the next trouble is another one"
+
+
+def test_what_a_person_took_back_may_be_done_again_when_it_is_allowed_again() -> None:
+    """That is what the same person says by allowing something."""
+    job = _taken_back()
+    job.mitigator.allow_again()
+    job.live(100, SLOW)
+    assert job.levels == ["S2", "S2"]
+
+
+def test_another_culprit_is_acted_upon_although_one_is_to_be_let_be() -> None:
+    """What a person knew of was the one."""
+    job = _taken_back()
+    job.live(200, Condition(speeds=((1, 0.5), (2, 0.5))))
+    assert job.levels[:2] == ["S2", "S2"]
+
+
+def test_nothing_is_taken_back_of_a_job_that_is_as_it_was() -> None:
+    """Nor brought back who has left."""
+    job = Job(Replicas(SHAPE))
+    assert job.mitigator.take_back() is None
+    job.mitigator.arrangement = Arrangement(without=(1,))
+    assert job.mitigator.take_back() is None
+
+
+def test_places_are_taken_back_too_and_the_link_is_let_be() -> None:
+    """After the exchange nobody can tell how the link is; when it is slow again it is no news."""
+    job = Job(Stages(GRID))
+    job.live(60, LINK)
+    job.live(20, Condition())
+    assert job.mitigator.incident is None
+    taken = job.mitigator.take_back()
+    assert taken is not None
+    assert (taken.deed, taken.arrangement) == ("exchange", Arrangement())
+    job.arrangement = taken.arrangement
+    job.mitigator.done(10.0)
+    job.live(200, LINK)
+    assert job.levels == ["S3"]
+
+
+def _taken_back() -> Job:
+    job = Job(Replicas(SHAPE))
+    job.live(30, SLOW)
+    taken = job.mitigator.take_back()
+    assert taken is not None
+    job.arrangement = taken.arrangement
+    job.mitigator.done(4.0)
+    job.live(100, SLOW)
+    assert job.levels == ["S2"]
+    return job
