@@ -12,7 +12,7 @@ from holdfast.membership import Feed, Hungry, Invite, Joined, Placed, Regroup, R
 
 HUB_ENV = "HOLDFAST_HUB"
 """``host:port`` of the hub; set by ``holdfast run`` for every worker."""
-TOKEN_ENV = "HOLDFAST_TOKEN"
+TOKEN_ENV = "HOLDFAST_HUB_TOKEN"
 """What a connection to the hub must begin with; new in every attempt."""
 NEWCOMER_ENV = "HOLDFAST_NEWCOMER"
 """Set for a worker that is started while the job is under way: how many had its rank before."""
