@@ -154,7 +154,7 @@ class Folder:
             each.next_s = now_s + _RARELY_S
             return None
         news = read_news(each.path, each.run, each.places)
-        idle_s = 0.0 if news.shipments else time.time() - each.changed_s
+        idle_s = time.time() - each.changed_s
         each.next_s = now_s + min(max(idle_s / 8, _EVERY_S), _RARELY_S) if news.is_all else now_s
         return news
 

@@ -47,7 +47,7 @@ class Outermost:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         nonce = secrets.token_urlsafe(16)
-        scope.setdefault("state", {})["nonce"] = nonce
+        scope.setdefault("state", {}).update(nonce=nonce, session=None, has_token=False)
         is_begun = False
 
         async def send_with_headers(message: Message) -> None:
@@ -66,7 +66,7 @@ class Outermost:
             pass
         except Exception as error:
             response = answer_failure(request, error)
-            if not is_begun:
+            if not is_begun:  # Else uvicorn breaks the connection, so that nobody takes a part for all.
                 await response(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:

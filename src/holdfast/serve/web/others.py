@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from holdfast.serve.metrics.collector import ServerMetrics, Sources
 from holdfast.serve.metrics.route import metrics_route
 from holdfast.serve.notify.notifier import Notifier
+from holdfast.serve.web import views
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.live import Heed
 
@@ -38,15 +39,7 @@ def find_others(context: Context) -> Others:
         )
     )
     return Others(
-        routes=[*_pages(context), metrics_route(metrics)],
+        routes=[*views.routes(context), metrics_route(metrics)],
         heeders=[notifier.heed] if notifier is not None else [],
         ends=[notifier.close] if notifier is not None else [],
     )
-
-
-def _pages(context: Context) -> list[BaseRoute]:
-    try:
-        from holdfast.serve.web.views import routes
-    except ImportError:
-        return []
-    return list(routes(context))

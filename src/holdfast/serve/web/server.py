@@ -14,6 +14,7 @@ from types import FrameType
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp
 
 from holdfast.errors import InputError
 from holdfast.serve.notify.posting import read_webhook
@@ -137,23 +138,7 @@ def _check_tls(settings: Settings) -> None:
 def _run(store: Store, settings: Settings, listener: socket.socket, token_file: Path | None) -> None:
     server: uvicorn.Server
     app = make_app(store, settings, is_ending=lambda: server.should_exit)
-    server = _Announcing(
-        uvicorn.Config(
-            app,
-            lifespan="on",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=bool(settings.allowed_hosts),
-            limit_concurrency=_MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
-            timeout_graceful_shutdown=5,
-            ssl_certfile=settings.tls_cert,
-            ssl_keyfile=settings.tls_key,
-        ),
-        _tell(settings, token_file),
-    )
+    server = _Announcing(configure(app, settings), _tell(settings, token_file))
 
     def end(number: int, frame: FrameType | None) -> None:
         server.should_exit = True
@@ -167,6 +152,24 @@ def _run(store: Store, settings: Settings, listener: socket.socket, token_file: 
             signal.signal(number, handler)
     if not server.started:
         raise InputError("the server could not be started; see above")
+
+
+def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn is to serve it; it writes no log of who asked for what."""
+    return uvicorn.Config(
+        app,
+        lifespan="on",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.allowed_hosts),
+        limit_concurrency=_MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
 
 
 class _Announcing(uvicorn.Server):

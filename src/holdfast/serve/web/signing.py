@@ -6,7 +6,7 @@ import logging
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from holdfast.serve.web.context import Context
@@ -14,10 +14,6 @@ from holdfast.serve.web.forms import read_form, safe_next
 from holdfast.serve.web.gate import Tokens, address_of, check_same_origin, cookie_name
 
 _LOG = logging.getLogger("holdfast.serve")
-_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sign in</title></head><body>
-<form method="post" action="/sign-in"><label>Token <input type="password" name="token"></label>
-<button>Sign in</button></form></body></html>
-"""
 
 
 class Signing:
@@ -28,16 +24,11 @@ class Signing:
         self._tokens = tokens
 
     def routes(self) -> list[Route]:
-        """Return the routes; a page that is nicer than ours may come before them."""
+        """Return the routes; the page that asks for the token is a view."""
         return [
             Route("/sign-in", self.sign_in, methods=["POST"]),
-            Route("/sign-in", self.page, methods=["GET"]),
             Route("/sign-out", self.sign_out, methods=["POST"]),
         ]
-
-    async def page(self, request: Request) -> Response:
-        """Ask for the token."""
-        return HTMLResponse(_PAGE)
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session for who has the token."""

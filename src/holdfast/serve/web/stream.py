@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from holdfast.errors import StoreError
 from holdfast.serve.web.api import find_row
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.live import Glance
@@ -60,24 +61,33 @@ class Streams:
         live, seen = self._context.live, -1
         async for _ in self._beats():
             change = live.change_of(key)
-            if change == seen:
+            glances = await self._look([key]) if change != seen else []
+            if glances is None or change == seen:
                 yield b""
                 continue
             seen = change
-            glance = await run_in_threadpool(live.glance, key)
-            if glance is None:  # Forgotten, as it was too old.
+            if glances == [None]:  # Forgotten, as it was too old.
                 yield b"event: gone\ndata: {}\n\n"
                 return
-            yield write_message(glance)
+            yield write_messages(glances)
 
     async def _follow_all(self) -> AsyncIterator[bytes]:
         live = self._context.live
         seen, _ = live.changes(0, limit=0)
         yield b"event: listening\ndata: {}\n\n"
         async for _ in self._beats():
-            seen, keys = live.changes(seen, limit=_MOST_AT_ONCE)
-            glances = await run_in_threadpool(self._glances, keys)
-            yield b"".join(write_message(glance) for glance in glances if glance is not None)
+            last, keys = live.changes(seen, limit=_MOST_AT_ONCE)
+            glances = await self._look(keys) if keys else []
+            if glances is not None:
+                seen = last
+            yield write_messages(glances or [])
+
+    async def _look(self, keys: Sequence[str]) -> Sequence[Glance | None] | None:
+        """Return runs in one line each; None: the store is away, and may be back at the next beat."""
+        try:
+            return await run_in_threadpool(self._glances, keys)
+        except StoreError:
+            return None
 
     def _glances(self, keys: Sequence[str]) -> Sequence[Glance | None]:
         return [self._context.live.glance(key) for key in keys]
@@ -123,6 +133,10 @@ async def _keep_alive(messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield b": still here\n\n"
 
 
-def write_message(glance: Glance) -> bytes:
-    """Return a message in the format of server-sent events."""
-    return b"event: changed\nid: %d\ndata: %s\n\n" % (glance.number, msgspec.json.encode(glance))
+def write_messages(glances: Sequence[Glance | None]) -> bytes:
+    """Return messages in the format of server-sent events."""
+    return b"".join(
+        b"event: changed\nid: %d\ndata: %s\n\n" % (glance.number, msgspec.json.encode(glance))
+        for glance in glances
+        if glance is not None
+    )
