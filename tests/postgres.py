@@ -130,7 +130,7 @@ def _command(name: str, *words: str | Path) -> list[str]:
 
 def _run(name: str, *words: str | Path) -> None:
     done = subprocess.run(_command(name, *words), check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout}{done.stderr}"
 
 
 def _give_away(*folders: Path) -> None:
