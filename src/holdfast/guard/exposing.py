@@ -181,6 +181,7 @@ class Exposing:
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    request_queue_size = 64
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: who hung up too early knows it."""
