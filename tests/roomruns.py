@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +40,7 @@ class Scribe:
 
     def __init__(self, name: str, *, began_s_ago: float = 600.0, command: list[str] | None = None) -> None:
         self.run = Run(
-            key=name.replace("<", "").replace(">", "")[:20] + "-1",
+            key=re.sub(r"[^a-z0-9-]", "", name)[:20] + "-1",
             name=name,
             run_id="r1",
             host="node-0",

@@ -79,33 +79,42 @@
     }
     tellTimes();
   }
-  const sourceOf = (part) => part.dataset.source || `${location.pathname}/part/${part.dataset.part}`;
-  async function refresh(part) {
-    if (isBusy(part)) return;
-    const source = sourceOf(part);
+  const opened = new Map(); // What a reader has opened inside a part: an address of its own.
+  const find = (name) => document.querySelector(`[data-part="${name}"]`);
+  const sourceOf = (name) => opened.get(name) || find(name).dataset.source || `${location.pathname}/part/${name}`;
+  async function refresh(name) {
+    if (isBusy(find(name))) return;
+    const source = sourceOf(name);
     const response = await fetch(source, { headers: { Accept: "text/html" } });
     if (!response.ok) throw new Error(`${response.status}`);
     const html = await response.text();
-    if (last.get(part.dataset.part) === html || isBusy(part) || !part.isConnected) return;
-    last.set(part.dataset.part, html);
-    swap(part, html);
-    const retried = document.querySelector(`[data-part="${part.dataset.part}"][data-retry]`);
-    if (retried) setTimeout(() => refresh(retried).catch(() => {}), 1500);
+    // Meanwhile somebody may have opened something else, or begun to write.
+    if (last.get(name) === html || source !== sourceOf(name) || isBusy(find(name))) return;
+    last.set(name, html);
+    swap(find(name), html);
+    retry(name);
+  }
+  function retry(name) {
+    if (find(name).hasAttribute("data-retry")) setTimeout(() => refresh(name).catch(() => {}), 1500);
   }
   let isRefreshing = false;
   let wanted = null;
   async function refreshAll(which) {
     if (isRefreshing) { wanted = wanted === "all" ? "all" : which; return; }
     isRefreshing = true;
+    const began = performance.now();
     try {
       const chosen = which === "step" ? '[data-part][data-follows="step"]' : "[data-part]";
-      for (const part of document.querySelectorAll(chosen)) await refresh(part);
-    } catch { /* The stream says when the server is away. */ } finally {
+      const names = [...document.querySelectorAll(chosen)].map((part) => part.dataset.part);
+      for (const name of names) await refresh(name);
+    } catch { /* The stream says when the server is away. */ }
+    // Where it takes the server long, it is asked less often.
+    setTimeout(() => {
       isRefreshing = false;
       const next = wanted;
       wanted = null;
-      if (next) setTimeout(() => refreshAll(next), 300);
-    }
+      if (next) refreshAll(next);
+    }, 300 + 3 * (performance.now() - began));
   }
 
   // --- the connection ----------------------------------------------------------------------------
@@ -125,9 +134,10 @@
     document.body.classList.add("is-away");
   }
   function listen(address) {
-    let number = null;
+    const isOne = address !== "/api/v1/live";
+    let number = isOne ? Number(document.getElementById("main").dataset.number) : null;
+    let isFirst = isOne; // It only says how things are, and the page has just been made.
     let wasAway = false;
-    let isDue = false;
     const stream = new EventSource(address);
     stream.addEventListener("open", () => {
       tellAway(false);
@@ -136,11 +146,10 @@
     });
     stream.addEventListener("changed", (message) => {
       const now = JSON.parse(message.data);
-      const isNew = now.number !== number || document.querySelector("[data-live$='/api/v1/live']");
+      const isNew = !isOne || now.number !== number;
+      if (isNew || !isFirst) refreshAll(isNew ? "all" : "step");
       number = now.number;
-      // An order changes nothing in the log at first: once in a while everything is looked at.
-      isDue = !isDue;
-      refreshAll(isNew || isDue ? "all" : "step");
+      isFirst = false;
     });
     stream.addEventListener("gone", () => { stream.close(); location.reload(); });
     stream.addEventListener("error", () => {
@@ -190,9 +199,8 @@
     if (!part || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const query = new URL(link.href).search;
-    part.dataset.source = `${location.pathname}/part/${part.dataset.part}${query}`;
-    last.delete(part.dataset.part);
-    await refresh(part).catch(() => location.assign(link.href));
+    opened.set(part.dataset.part, `${location.pathname}/part/${part.dataset.part}${query}`);
+    await refresh(part.dataset.part).catch(() => location.assign(link.href));
   }
 
   function openNamed() {
@@ -216,8 +224,6 @@
     const main = document.getElementById("main");
     if (main.dataset.live) listen(main.dataset.live);
     if (main.dataset.reload) setTimeout(() => location.reload(), 1000 * Number(main.dataset.reload));
-    for (const part of document.querySelectorAll("[data-part][data-retry]")) {
-      setTimeout(() => refresh(part).catch(() => {}), 1500);
-    }
+    for (const part of document.querySelectorAll("[data-part]")) retry(part.dataset.part);
   });
 })();

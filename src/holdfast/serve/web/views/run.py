@@ -76,6 +76,8 @@ class RunPages:
     def values(self, request: Request, parts: Iterable[str]) -> dict[str, Any]:
         """Return what these parts show; 404 where there is no such run."""
         key = find_row(self._context, request).key
+        # Before the view: what comes in between is then fetched once more, and not missed.
+        glance = self._context.live.glance(key)
         found = self._context.live.view_and_row(key)
         if found is None:
             raise HTTPException(404, f"no run {key!r}")
@@ -84,6 +86,7 @@ class RunPages:
         values: dict[str, Any] = {
             "row": row,
             "view": view,
+            "number": glance.number if glance is not None else 0,
             "now": asked.now,
             "look": RUN_LOOKS[view.state],
             "is_live": view.state in LIVE,
