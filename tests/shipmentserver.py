@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import gzip
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from holdfast.shipment import Order, Receipt, Shipment
 class ShipmentServer:
     """Of one test; ``fail`` with a status, or one of the words below, until told otherwise."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, certificate: Path | None = None) -> None:
         self.shipments: list[Shipment] = []
         """Those that were acknowledged, or were to be."""
         self.tokens: list[str | None] = []
@@ -41,6 +43,11 @@ class ShipmentServer:
         """Set to let go of requests that are held, with ``fail`` being ``hold``."""
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.mine = self
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
@@ -48,7 +55,7 @@ class ShipmentServer:
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     @property
     def names(self) -> list[str]:
@@ -154,9 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serving(port: int = 0) -> Iterator[ShipmentServer]:
+def serving(port: int = 0, certificate: Path | None = None) -> Iterator[ShipmentServer]:
     """A server that is there, and is closed at the end if it was not before."""
-    server = ShipmentServer(port)
+    server = ShipmentServer(port, certificate)
     try:
         yield server
     finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from pathlib import Path
 
 import psutil
@@ -12,7 +14,9 @@ from helpers import Ears, wait_until
 from holdfast.guard.home import Home, RunPlan, RunSettings
 from holdfast.job import place
 from holdfast.observe.eventlog import read_run
+from holdfast.shipment import Order
 from holdfast.values import RunEnded, RunStarted
+from shipmentserver import serving
 
 
 def _plan(folder: Path, **fields: object) -> RunPlan:
@@ -71,3 +75,73 @@ def test_the_guard_is_told_whether_it_may_kill(tmp_path: Path, ears: Ears, kill_
     finally:
         home.drop()
     assert ("--no-kill-hung" in command) is not kill_hung
+
+
+@pytest.mark.processes
+def test_the_last_word_of_a_run_reaches_its_server(
+    tmp_path: Path, ears: Ears, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard sends as long as it lives, the launcher the rest; the token is in no command line."""
+    monkeypatch.setenv("HOLDFAST_TOKEN", "a-secret-of-some-length")
+    with serving() as server:
+        home = Home(_plan(tmp_path, server=server.url), ears.say, node=0, chosen="", key="k1")
+        try:
+            home.supervisor.look()
+            guard = psutil.Process(home.supervisor.pid)
+            wait_until(lambda: "guard_started" in server.names, "the guard's first event")
+            command = guard.cmdline()
+        finally:
+            home.close(exit_code=0, reason="succeeded")
+        assert server.names == ["run_started", "guard_started", "run_ended"]
+        assert {(each.run.key, each.run.name, each.run.run_id) for each in server.shipments[-1:]} == {
+            ("k1", "run", "abc")
+        }
+        assert set(server.tokens) == {"Bearer a-secret-of-some-length"}
+    assert not any("secret" in word for word in command)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["key"] == "k1"
+    sent = sum(len(each.events) for each in server.shipments)
+    assert sent == 3, "nothing was sent twice"
+
+
+@pytest.mark.processes
+def test_a_guard_that_is_killed_goes_on_sending_and_obeying(tmp_path: Path, ears: Ears) -> None:
+    """The next one knows what was sent, and which orders were carried out."""
+    with serving() as server:
+        home = Home(_plan(tmp_path, server=server.url), ears.say, node=0, chosen="")
+        try:
+            home.supervisor.look()
+            server.orders = [Order(order_id="1", kind="act", words="S2")]
+            wait_until(lambda: "ordered" in server.names, "the order's outcome")
+            first = home.supervisor.pid
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            wait_until(lambda: _look(home) and server.names.count("guard_started") == 2, "another guard")
+            server.orders.append(Order(order_id="2", kind="set", words="profile=true"))
+            wait_until(lambda: server.names.count("ordered") == 2, "the second order's outcome")
+        finally:
+            home.close(exit_code=0, reason="succeeded")
+        assert server.names.count("ordered") == 2
+
+
+def _look(home: Home) -> bool:
+    home.supervisor.look()
+    return True
+
+
+@pytest.mark.parametrize("url", ["example.org", "https://me:secret@example.org", "ftp://x"])
+def test_an_impossible_server_is_refused(url: str) -> None:
+    """Before anything is started, and without repeating a password."""
+    with pytest.raises(ValueError, match=r"^server (is|has)") as caught:
+        RunSettings(server=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_runs_have_keys_of_their_own(tmp_path: Path, ears: Ears) -> None:
+    """Where node 0 has not said another."""
+    keys = set()
+    for name in ("a", "b"):
+        home = Home(_plan(tmp_path / name), ears.say, node=0, chosen="")
+        home.drop()
+        keys.add(json.loads((tmp_path / name / "run" / "run.json").read_text())["key"])
+    assert len(keys) == 2
+    assert all(len(key) == 32 for key in keys)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import InputError
 from holdfast.guard.posting import Poster, parse_server, token_reader
-from holdfast.shipment import Run, Shipment
+from holdfast.shipment import Receipt, Run, Shipment
+from shipmentserver import serving
 
 EMPTY = Shipment(run=Run(key="k", name="n"), node=0)
 
@@ -87,3 +89,31 @@ def test_a_name_that_nobody_has_is_a_failure_like_others(url: str) -> None:
     assert (outcome.receipt, outcome.failure) == (None, "away")
     assert outcome.words
     poster.close()
+
+
+def test_an_encrypted_server_has_to_be_who_it_says(tmp_path: Path) -> None:
+    """By the certificates that the user names; one that nobody vouches for gets nothing, and no token."""
+    file = tmp_path / "certificate.pem"
+    options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=here"]
+    names = [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(file),
+        "-out",
+        str(tmp_path / "own.pem"),
+    ]
+    subprocess.run(["openssl", "req", *options, *names], cwd=tmp_path, check=True, capture_output=True)
+    with file.open("ab") as both:
+        both.write((tmp_path / "own.pem").read_bytes())
+    with serving(certificate=file) as server:
+        poster = Poster(parse_server(server.url), lambda: "t", ca_file=str(tmp_path / "own.pem"))
+        assert poster.post(EMPTY).receipt == Receipt(taken=0)
+        assert server.tokens == ["Bearer t"]
+        poster.close()
+        stranger = Poster(parse_server(server.url), lambda: "t")
+        outcome = stranger.post(EMPTY)
+        assert outcome.failure == "away"
+        assert "certificate" in outcome.words.lower()
+        assert server.requests == 1
+        stranger.close()

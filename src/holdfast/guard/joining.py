@@ -17,10 +17,12 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.errors import InputError
+from holdfast.guard.posting import TOKEN_ENV
 from holdfast.job.attach import ATTACHED_ENV, ATTEMPT_ENV, RINGS_ENV
 from holdfast.job.messages import NEWCOMER_ENV
 
 FILE = "invitation.json"
+_NOT_PASSED_ON = (ATTACHED_ENV, RINGS_ENV, TOKEN_ENV)
 _FIRST_SPARES = 100_000
 """More than anybody starts; a folder that is full of names has another reason."""
 
@@ -93,7 +95,7 @@ def take_entry(run_dir: Path) -> Entry:
     """Return how to become a worker of a run, under a rank that is nobody else's."""
     invitation = read_invitation(run_dir)
     rank = _take_rank(run_dir / "spares", invitation)
-    env = {name: value for name, value in os.environ.items() if name not in (ATTACHED_ENV, RINGS_ENV)}
+    env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
     env |= {
         **invitation.hub,
         NEWCOMER_ENV: "1",
