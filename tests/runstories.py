@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from helpers import make_death
 from holdfast.findings import ChangePoint, Suspect
 from holdfast.telemetry import Summary
 from holdfast.values import (
     AnyEvent,
+    Applied,
+    AttemptEnded,
     AttemptStarted,
     Decided,
+    IncidentClosed,
     JobRelieved,
     JobSlowed,
     Record,
     Regrouped,
+    RunEnded,
     RunStarted,
     Stamp,
+    StepSeen,
+    SuspectsNamed,
     WorkerDied,
 )
 
@@ -106,3 +116,55 @@ def decided(number: int, level: str, *, lost_s: float = 5.0, is_dry: bool = Fals
 def row(second: float, step: int, *, node: int = 0, attempt: int = 0) -> Summary:
     """Return a row of the summaries in which rank 0 reached a step."""
     return Summary(at=at(second), node=node, attempt=attempt, steps={"0": step}, duration_s={"0": 0.5})
+
+
+def write_run(folder: Path, records: Iterable[Record], rows: Iterable[Summary] = ()) -> Path:
+    """Write a run directory: the event log of each node, the summaries, and who and what it was."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for record in records:
+        node = record.stamp.node
+        line = {
+            **msgspec.to_builtins(record.stamp),
+            **msgspec.to_builtins(record.event),
+            "type": record.event.type,
+        }
+        with (folder / ("events.jsonl" if node == 0 else f"events.node{node}.jsonl")).open("ab") as log:
+            log.write(msgspec.json.encode(line) + b"\n")
+    with (folder / "summaries.jsonl").open("ab") as log:
+        for each in rows:
+            log.write(msgspec.json.encode(each) + b"\n")
+    about = {
+        "schema": 1,
+        "run_id": "x",
+        "argv": ["train.py"],
+        "started_at": at(0),
+        "host": "host0",
+        "launcher_pid": 7,
+        "settings": {"act": {"value": "S2", "origin": "flag"}, "runs": {"value": "r", "origin": "default"}},
+        "launch": {"min_nodes": 1, "max_nodes": 1, "nproc_per_node": 4, "command": ["train.py", "--lr", "1"]},
+        "versions": {"holdfast": "0.1.0", "torch": "2.13.0"},
+    }
+    (folder / "run.json").write_bytes(msgspec.json.encode(about))
+    return folder
+
+
+def eventful() -> tuple[list[Record], list[Summary]]:
+    """Return a run that was slow, got around it, lost a rank and went on without it."""
+    records = [
+        tell(0, START),
+        tell(1, started(0, 1, 2, 3)),
+        tell(9, regrouped(0, 0, 1, 2, 3)),
+        *(tell(10, StepSeen(rank=rank, step=0)) for rank in range(4)),
+        tell(80, slowed(50)),
+        tell(80.1, SuspectsNamed(since_step=50, suspects=[suspect(1)])),
+        tell(81, decided(1, "S2")),
+        tell(82, Applied(number=1, level="S2", version=60, pause_s=0.2)),
+        tell(122, decided(2, "undo", lost_s=12.0)),
+        tell(123, Applied(number=2, level="undo", version=100, pause_s=0.3)),
+        tell(123, IncidentClosed(since_step=50, lasted_s=43.0, lost_s=13.0, paid_s=0.5)),
+        tell(150, died(3)),
+        tell(152, regrouped(1, 0, 1, 2, dead=[3])),
+        tell(200, AttemptEnded(reason="succeeded")),
+        tell(200, RunEnded(exit_code=0, reason="succeeded")),
+    ]
+    return records, [row(second, second - 10) for second in range(11, 200)]

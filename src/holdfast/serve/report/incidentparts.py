@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.incidents.order import seconds_between
 from holdfast.incidents.story import make_bill
-from holdfast.incidents.values import Incident
+from holdfast.incidents.values import Incident, Stage
 from holdfast.serve.casewords import as_clause, tell_shortly
 from holdfast.serve.report.blocks import (
     Block,
@@ -34,6 +34,7 @@ from holdfast.values import JobHung
 _MOST_INCIDENTS = 100
 MOST_EVIDENCE = 8
 MOST_SUSPECTS = 6
+_FIRST_STAGES, _LAST_STAGES = 40, 12
 _MOST_STACKS = 3
 _MOST_FRAMES = 12
 
@@ -53,18 +54,7 @@ def incident_parts(tale: Tale) -> Iterator[Block]:
 
 def _incident(tale: Tale, incident: Incident) -> Iterator[Part]:
     yield Paragraph(text=tell_incident(incident))
-    yield Grid(
-        names=("time (UTC)", "after", "stage", "what"),
-        rows=tuple(
-            (
-                tell_clock(stage.at),
-                f"+{tell_time(seconds_between(incident.opened_at, stage.at))}",
-                stage.name,
-                stage.words,
-            )
-            for stage in incident.stages
-        ),
-    )
+    yield Grid(names=("time (UTC)", "after", "stage", "what"), rows=tuple(_timeline(incident)))
     why = [*faults_behind(incident, tale.files.log.records), *_evidence(incident)]
     if why:
         yield Items(title="Who and why", lines=tuple(why))
@@ -77,6 +67,24 @@ def _incident(tale: Tale, incident: Incident) -> Iterator[Part]:
     )
     for step in tell_next(incident, tale.view.world_size):
         yield Paragraph(text=step, kind="next")
+
+
+def _timeline(incident: Incident) -> Iterator[tuple[str, ...]]:
+    """Yield its stages; of very many, as when thousands die together, the first and the last."""
+    stages = list(incident.stages)
+    first, last = stages[:_FIRST_STAGES], stages[_FIRST_STAGES:][-_LAST_STAGES:]
+    left_out = len(stages) - len(first) - len(last)
+    for stage in first:
+        yield _moment(incident, stage)
+    if left_out:
+        yield "", "", "", f"{left_out:,} more"
+    for stage in last:
+        yield _moment(incident, stage)
+
+
+def _moment(incident: Incident, stage: Stage) -> tuple[str, ...]:
+    after = tell_time(seconds_between(incident.opened_at, stage.at))
+    return tell_clock(stage.at), f"+{after}", stage.name, stage.words
 
 
 def _stacks(tale: Tale, incident: Incident) -> Iterator[Part]:

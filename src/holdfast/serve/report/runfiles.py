@@ -24,6 +24,8 @@ LOG_BYTES = 16_384
 LOG_LINES = 40
 MOST_DEATHS = 24
 """Whose last words are looked for: in a large job one death takes all others with it."""
+LARGEST_SUMMARIES = 64 << 20
+"""Bytes from which on rows are left out."""
 _LARGEST_RUN_JSON = 8 << 20
 _SUMMARY = msgspec.json.Decoder(Summary)
 
@@ -122,23 +124,35 @@ def _read_run_file(path: Path, unread: list[str]) -> RunFile | None:
 
 
 def _read_rows(path: Path, unread: list[str]) -> list[Summary]:
+    """Return the rows; of a very long file every so many, which still show how the run went."""
+    rows, broken, cut = [], 0, 0
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        every = 1 + path.stat().st_size // LARGEST_SUMMARIES
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream):
+                cut += not line.endswith(b"\n")
+                if number % every == 0 and line.endswith(b"\n") and line.strip():
+                    row = _decode_row(line)
+                    rows += [row] if row is not None else []
+                    broken += row is None
     except FileNotFoundError:
         unread.append("there is no summaries.jsonl: step times are not known")
         return []
     except OSError as error:
         unread.append(f"summaries.jsonl cannot be read: {error.strerror}")
         return []
-    rows, broken = [], 0
-    for line in filter(bytes.strip, lines):
-        try:
-            rows.append(_SUMMARY.decode(line))
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            broken += 1
-    if broken or rest:
-        unread.append(f"summaries.jsonl: {broken} broken lines, {1 if rest else 0} cut")
+    if broken or cut:
+        unread.append(f"summaries.jsonl: {broken} broken lines, {cut} cut")
+    if every > 1:
+        unread.append(f"summaries.jsonl is long: one row in {every} was read")
     return rows
+
+
+def _decode_row(line: bytes) -> Summary | None:
+    try:
+        return _SUMMARY.decode(line)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
 
 
 def _read_words(folder: Path, records: Sequence[Record], unread: list[str]) -> Iterator[LastWords]:
