@@ -126,7 +126,15 @@ def make_pipeline(scribe: Scribe, *, dp: int = 4, pp: int = 4, microbatches: int
     start(scribe, ranks=dp * pp, nodes=max(1, dp * pp // 4))
     members = list(range(dp * pp))
     return scribe.tell(
-        Regrouped(generation=0, members=members, version=0, places=members, pp=pp, microbatches=microbatches, dead=[]),
+        Regrouped(
+            generation=0,
+            members=members,
+            version=0,
+            places=members,
+            pp=pp,
+            microbatches=microbatches,
+            dead=[],
+        ),
         s_ago=595,
     )
 
@@ -143,7 +151,13 @@ def make_slow(scribe: Scribe, *, ranks: int = 16, slow: int = 6, is_done: bool =
         }
         scribe.pace((600 - second) * 2, times, s_ago=second)
     change = ChangePoint(
-        step=600, detected_step=612, before_s=0.5, after_s=0.93, direction="slow", is_slow=True, confidence=0.99
+        step=600,
+        detected_step=612,
+        before_s=0.5,
+        after_s=0.93,
+        direction="slow",
+        is_slow=True,
+        confidence=0.99,
     )
     suspect = Suspect(
         ranks=[slow],
@@ -155,7 +169,7 @@ def make_slow(scribe: Scribe, *, ranks: int = 16, slow: int = 6, is_done: bool =
         victims=[rank for rank in range(ranks) if rank != slow],
         evidence=[
             f"rank {slow} needs 0.72 s of its own for a step, the median of all ranks is 0.38 s",
-            "its compute, timed on the same product of matrices, takes 1.88 times as long as that of the others",
+            "its compute takes 1.88 times as long as that of the others for the same product of matrices",
         ],
     )
     scribe.tell(JobSlowed(change=change), s_ago=292)
@@ -176,7 +190,8 @@ def make_slow(scribe: Scribe, *, ranks: int = 16, slow: int = 6, is_done: bool =
         scribe.tell(decided, s_ago=215)
         scribe.tell(Applied(number=1, level="S2", version=800, pause_s=0.36), s_ago=200)
         scribe.tell(
-            Verified(number=1, level="S2", promised=0.6, gained=0.61, healthy_s=0.5, is_enough=True), s_ago=150
+            Verified(number=1, level="S2", promised=0.6, gained=0.61, healthy_s=0.5, is_enough=True),
+            s_ago=150,
         )
     return scribe
 
@@ -185,15 +200,11 @@ def make_death_story(scribe: Scribe, *, rank: int = 3, members: int = 8, error: 
     """Tell how a worker died and the others went on."""
     for second in range(590, 0, -2):
         if not 90 < second < 97:
-            scribe.pace(600 - second, {each: (0.4, 0.3) for each in range(members)}, s_ago=second)
-    death = make_death(
-        rank=rank, node=0, host="node-0", signal="SIGKILL", exit_code=137, error=error or None
-    )
+            scribe.pace(600 - second, dict.fromkeys(range(members), (0.4, 0.3)), s_ago=second)
+    death = make_death(rank=rank, node=0, host="node-0", signal="SIGKILL", exit_code=137, error=error or None)
     scribe.tell(WorkerDied(death=death), s_ago=97)
     left = [each for each in range(members) if each != rank]
-    scribe.tell(
-        Regrouped(generation=1, members=left, version=504, places=left, pp=1, dead=[rank]), s_ago=94
-    )
+    scribe.tell(Regrouped(generation=1, members=left, version=504, places=left, pp=1, dead=[rank]), s_ago=94)
     return scribe
 
 

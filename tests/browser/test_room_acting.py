@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
+from room import TOKEN, Room
 
 from holdfast.values import Ordered, RunEnded
-from room import TOKEN, Room
 from roomruns import Scribe, make_pipeline, make_slow, start
 
 

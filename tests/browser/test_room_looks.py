@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Browser, expect
+from room import Room
 
 from holdfast.values import RunEnded
-from room import Room
 from roomruns import Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
 
-PATHS = ("/", "/runs/llm-1", "/runs/wide-1", "/incidents", "/reliability", "/sign-in", "/runs/nobody", "/?text=zzz")
+PATHS = (
+    "/",
+    "/runs/llm-1",
+    "/runs/wide-1",
+    "/incidents",
+    "/reliability",
+    "/sign-in",
+    "/runs/nobody",
+    "/?text=zzz",
+)
 
 
 def _fill(room: Room) -> None:

@@ -6,10 +6,10 @@ import time
 
 import httpx
 from playwright.sync_api import expect
+from room import Room
 
 from helpers import make_death
 from holdfast.values import Regrouped, StepSeen, WorkerDied
-from room import Room
 from roomruns import EVIL, Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
 
 
@@ -22,14 +22,14 @@ def test_a_slow_pipeline_is_told_from_figures_to_events(room: Room) -> None:
     expect(page.locator("[data-state]")).to_have_text("slow")
     expect(page.locator(".command")).to_have_text("train.py --config large.toml")
     figures = page.locator(".figures")
-    for words in ("1,196", "1.22× the usual", "4 × 4 pipeline", "lost", "saved (estimated)"):
+    for words in ("1,196", "1.22x the usual", "4 x 4 pipeline", "lost", "saved (estimated)"):
         expect(figures).to_contain_text(words)
     plot = page.get_by_role("img", name="Step time over")
     expect(plot).to_be_visible()
     assert "slow from" in (plot.get_attribute("aria-label") or "")
     assert page.locator(".pace .shade.slow").count() == 1
     expect(page.locator(".pace .mark.deed")).to_contain_text("S2")
-    slow = page.locator(".workers td").filter(has_text="1.90×")
+    slow = page.locator(".workers td").filter(has_text="1.90x")
     expect(slow).to_contain_text("slow")  # In words, beside the colour and the shape.
     expect(page.locator("#schedule .gantt svg")).to_be_visible()
     expect(page.locator("#schedule")).to_contain_text("1.2 x0.53")
@@ -45,7 +45,12 @@ def test_an_incident_opens_to_its_evidence_and_stays_open(room: Room) -> None:
     incident = page.locator("details.incident")
     expect(incident.locator(".inside")).to_be_hidden()
     incident.locator("summary").click()
-    for words in ("93% sure", "rank 6 needs 0.72 s of its own", "S2 is in force from step 800 on", "estimated"):
+    for words in (
+        "93% sure",
+        "rank 6 needs 0.72 s of its own",
+        "S2 is in force from step 800 on",
+        "estimated",
+    ):
         expect(incident).to_contain_text(words)
     for name in ("detected", "named", "decided", "done", "verified"):
         expect(incident.locator(".track li.is-done").filter(has_text=name)).to_have_count(1)
@@ -55,7 +60,9 @@ def test_an_incident_opens_to_its_evidence_and_stays_open(room: Room) -> None:
     opened = page.locator("details.incident[open]")
     expect(opened).to_have_count(1)
     expect(opened).to_contain_text("93% sure")
-    assert page.evaluate("document.activeElement.closest('details') === document.querySelector('details[open]')")
+    assert page.evaluate(
+        "document.activeElement.closest('details') === document.querySelector('details[open]')"
+    )
     assert page.evaluate("window.notReloaded")
 
 
@@ -63,7 +70,7 @@ def test_a_death_is_seen_at_once_and_so_is_that_training_goes_on(room: Room) -> 
     """State, figures and workers follow without a reload."""
     scribe = start(Scribe("ddp"))
     for second in range(60, 0, -2):
-        scribe.pace(60 - second, {rank: (0.5, 0.4) for rank in range(8)}, s_ago=second)
+        scribe.pace(60 - second, dict.fromkeys(range(8), (0.5, 0.4)), s_ago=second)
     room.take(scribe)
     page = room.open(f"/runs/{scribe.key}")
     expect(page.locator("[data-state]")).to_have_text("training")
@@ -75,7 +82,7 @@ def test_a_death_is_seen_at_once_and_so_is_that_training_goes_on(room: Room) -> 
     room.post(scribe.tell(Regrouped(generation=1, members=left, version=60, places=left, dead=[3])))
     expect(page.locator("details.incident")).to_contain_text("7 workers go on from step 60")
     expect(page.locator(".figures")).to_contain_text("7 of 8")
-    room.post(scribe.pace(99, {rank: (0.5, 0.4) for rank in left}))
+    room.post(scribe.pace(99, dict.fromkeys(left, (0.5, 0.4))))
     expect(page.locator(".figures")).to_contain_text("99")
     expect(page.locator("#schedule")).to_contain_text("Only pipelines")
 
@@ -99,7 +106,9 @@ def test_ten_thousand_workers_are_blocks_that_open(room: Room) -> None:
     expect(page.locator(".blocks a")).to_have_count(1250)
     expect(page.locator(".counts")).to_contain_text("1 dead")
     page.locator(".blocks a.b4").click()
-    expect(page.locator(".opened")).to_contain_text("rank 4711 on node-588: training, needs 1.90 s of its own")
+    expect(page.locator(".opened")).to_contain_text(
+        "rank 4711 on node-588: training, needs 1.90 s of its own"
+    )
     page.locator(".blocks a.bx").click()
     expect(page.locator(".opened td").filter(has_text="123")).to_contain_text("dead")
 

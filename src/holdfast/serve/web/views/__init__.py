@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -87,5 +86,3 @@ def static(request: Request) -> Response:
 def _text(request: Request) -> str:
     text = request.query_params.get("text", "").strip()[:_MOST_TEXT]
     return text if text.isprintable() else ""
-
-

@@ -25,7 +25,7 @@ def make_figures(row: RunRow, view: RunView, pace: Pace) -> list[Figure]:
     bill = view.bill
     has_steps = bool(pace.points) or view.step >= 0
     return [
-        Figure("step", f"{max(view.step, row.step):,}" if has_steps else "–", f"attempt {view.attempt + 1}"),
+        Figure("step", f"{max(view.step, row.step):,}" if has_steps else "-", f"attempt {view.attempt + 1}"),
         _step_time(pace),
         _workers(row, view),
         Figure("lost", say_gpu_h(bill.lost_gpu_h), "to incidents, against a healthy job"),
@@ -36,7 +36,7 @@ def make_figures(row: RunRow, view: RunView, pace: Pace) -> list[Figure]:
 
 def _step_time(pace: Pace) -> Figure:
     if not pace.points:
-        return Figure("step time", "–", "not timed yet")
+        return Figure("step time", "-", "not timed yet")
     now_s = pace.points[-1].step_s
     if not pace.usual_s:
         return Figure("step time", say_step(now_s), "median of all ranks")
@@ -48,5 +48,5 @@ def _step_time(pace: Pace) -> Figure:
 def _workers(row: RunRow, view: RunView) -> Figure:
     gone = sum(worker.state in ("dead", "left", "hung") for worker in view.workers)
     count = f"{view.world_size - gone:,} of {view.world_size:,}" if gone else f"{view.world_size:,}"
-    shape = f"{view.world_size // view.pp} × {view.pp} pipeline, " if view.pp > 1 else ""
+    shape = f"{view.world_size // view.pp} x {view.pp} pipeline, " if view.pp > 1 else ""
     return Figure("workers", count, shape + say_count(view.nodes or row.nodes, "node"))

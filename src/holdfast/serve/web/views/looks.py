@@ -74,9 +74,9 @@ def shape(name: str) -> Markup:
     """Return a shape that the page holds already."""
     if not name:
         return Markup("")
-    return Markup('<svg class="shape" viewBox="0 0 16 16" aria-hidden="true"><use href="#s-{}"/></svg>').format(
-        name
-    )
+    return Markup(
+        '<svg class="shape" viewBox="0 0 16 16" aria-hidden="true"><use href="#s-{}"/></svg>'
+    ).format(name)
 
 
 def sprite() -> Markup:
@@ -85,7 +85,7 @@ def sprite() -> Markup:
         f'<symbol id="s-{name}" viewBox="0 0 16 16"><path fill-rule="evenodd" d="{path}"/></symbol>'
         for name, path in SHAPES.items()
     )
-    return Markup(f'<svg width="0" height="0" class="sprite" aria-hidden="true">{symbols}</svg>')  # noqa: S704
+    return Markup(f'<svg width="0" height="0" class="sprite" aria-hidden="true">{symbols}</svg>')
 
 
 def urgency(state: RunState, *, is_silent: bool) -> int:

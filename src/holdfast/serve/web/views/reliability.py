@@ -1,4 +1,4 @@
-"""How often the machines behind all runs fail, what that means for jobs of any size, and which nodes stand out.
+"""How often the machines behind all runs fail, what it means for jobs of any size, and which nodes stand out.
 
 Every death or hang of workers is taken for one failure, whatever its cause: rather too many than too few.
 """
@@ -143,12 +143,10 @@ def draw_curves(rate: Rate, gpus_per_node: int) -> Markup:
             ),
         ),
     )
-    return Markup(_STYLE.sub("", draw(chart)))  # noqa: S704 - made of numbers and our own words.
+    return Markup(_STYLE.sub("", draw(chart)))
 
 
-def _line(
-    name: str, xs: Floats, ys: Floats, *, is_main: bool = False, is_reference: bool = False
-) -> Series:
+def _line(name: str, xs: Floats, ys: Floats, *, is_main: bool = False, is_reference: bool = False) -> Series:
     points = tuple((float(x), float(y)) for x, y in zip(xs, ys, strict=True) if np.isfinite(y))
     return Series(name=name, points=points, is_main=is_main, is_reference=is_reference, colour=1)
 
@@ -167,7 +165,9 @@ def find_bad_nodes(seen: Seen) -> list[dict[str, Any]]:
     table = pl.DataFrame({name: rows.get(name, [None] * len(known)) for name in OUTAGES}, schema=OUTAGES)
     until = seen.until + timedelta(seconds=1)
     signals = signals_of_outages(table, until - _WINDOW, until)
-    found = find_lemons(signals.filter(~pl.col("node").str.starts_with("unseen ") | (pl.col("incidents") == 0)))
+    found = find_lemons(
+        signals.filter(~pl.col("node").str.starts_with("unseen ") | (pl.col("incidents") == 0))
+    )
     listed: list[dict[str, Any]] = found.head(_MOST_LEMONS).filter(pl.col("incidents") > 0).to_dicts()
     return listed
 

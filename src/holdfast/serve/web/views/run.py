@@ -129,9 +129,7 @@ class RunPages:
         newest = list(reversed(view.incidents))
         # What is not over comes first, however long ago it began.
         newest.sort(key=lambda incident: not incident.is_open)
-        told = [
-            tell_incident(each, gpus=view.world_size, now=asked.now) for each in newest[:_MOST_INCIDENTS]
-        ]
+        told = [tell_incident(each, gpus=view.world_size, now=asked.now) for each in newest[:_MOST_INCIDENTS]]
         opened = sum(each.is_open for each in newest)
         return {
             "incidents": told,
@@ -144,7 +142,7 @@ class RunPages:
         grid = make_grid(asked.view, ranks)
         first = _number(asked.request, "block")
         opened = open_block(asked.view, ranks, first) if grid.blocks and first is not None else None
-        counts = {block.count for block in grid.blocks}
+        counts = {block.size for block in grid.blocks}
         return {
             "grid": grid,
             "grid_words": summarize(grid),

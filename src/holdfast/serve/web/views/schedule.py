@@ -1,4 +1,4 @@
-"""The schedule that a pipeline job follows, drawn: planned anew from places and speeds, as its hub planned it.
+"""The schedule that a pipeline job follows, drawn: planned anew from places and speeds, as its hub did.
 
 Plans are made and drawn by one thread and kept, so that no page waits for one for long.
 """
@@ -46,7 +46,8 @@ def problem_of(view: RunView) -> Problem | None:
     dp = -(-max(max(held) + 1, view.world_size) // view.pp)
     # Some may have no place because they are dead: their places are there, and nobody works at them.
     speeds = tuple(
-        tuple(min(1.0, held.get(line * view.pp + stage, 0.0)) for stage in range(view.pp)) for line in range(dp)
+        tuple(min(1.0, held.get(line * view.pp + stage, 0.0)) for stage in range(view.pp))
+        for line in range(dp)
     )
     try:
         return Problem(dp=dp, pp=view.pp, microbatches=view.microbatches, speeds=speeds)
@@ -66,7 +67,7 @@ def draw_schedule(problem: Problem) -> Drawn:
     title = f"{problem.dp} pipelines x {problem.pp} stages x {problem.microbatches} micro-batches"
     picture = draw([Panel(title=title, problem=problem, timed=timed)])
     # Colours come from the page's own stylesheet: it follows the reader's choice of light or dark.
-    return Drawn(Markup(_STYLE.sub("", picture)))  # noqa: S704 - made of numbers only.
+    return Drawn(Markup(_STYLE.sub("", picture)))
 
 
 class Schedules:

@@ -88,12 +88,12 @@ def clock(at: str) -> Markup:
 
 def _time(at: str, words: str, more: str) -> Markup:
     place = f'datetime="{escape(at)}" title="{escape(say_at(at))}"'
-    return Markup(f"<time {place}{more}>{escape(words)}</time>")  # noqa: S704 - every part is escaped.
+    return Markup(f"<time {place}{more}>{escape(words)}</time>")
 
 
 def say_step(seconds: float | None) -> str:
     """Return how long a step takes."""
-    return "–" if seconds is None else tell_duration(seconds)
+    return "-" if seconds is None else tell_duration(seconds)
 
 
 def say_gpu_h(hours: float) -> str:
@@ -112,7 +112,7 @@ def say_count(count: int, one: str, many: str = "") -> str:
 
 def say_times(ratio: float) -> str:
     """Return how many times as much it is."""
-    return f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.0f}×"
+    return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
 
 
 def headline(incident: Incident) -> str:

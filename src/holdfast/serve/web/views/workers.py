@@ -63,7 +63,7 @@ class Block(NamedTuple):
     first: int
     """Place in the order of all; what a link to it says."""
     name: str
-    count: int
+    size: int
     worst: Cell
     troubled: int
 
@@ -131,7 +131,7 @@ def open_block(view: RunView, paces: Sequence[RankPace], first: int) -> tuple[Bl
         return None
     order = [cell for group in _grouped(view, cells) for cell in group]
     start = next(index for index, cell in enumerate(order) if cell.worker and cell.worker.rank == first)
-    return block, tuple(order[start : start + block.count])
+    return block, tuple(order[start : start + block.size])
 
 
 def _grouped(view: RunView, cells: Mapping[int, Cell]) -> list[list[Cell]]:
@@ -143,7 +143,9 @@ def _grouped(view: RunView, cells: Mapping[int, Cell]) -> list[list[Cell]]:
 
 def _block(cells: Sequence[Cell], name: str) -> Block:
     worst = min(cells, key=_badness)
-    troubled = sum(cell.worker is not None and cell.worker.state in ("hung", "dead", "slow") for cell in cells)
+    troubled = sum(
+        cell.worker is not None and cell.worker.state in ("hung", "dead", "slow") for cell in cells
+    )
     first = cells[0].worker
     return Block(first.rank if first is not None else 0, name, len(cells), worst, troubled)
 
@@ -179,7 +181,9 @@ def _note(worker: Worker, own_s: float | None, ratio: float | None) -> str:
 
 def _by_place(view: RunView, cells: Mapping[int, Cell]) -> tuple[tuple[str, ...], tuple[Row, ...]]:
     """Return pipelines by stages; those without a place come last."""
-    held = {cell.worker.place: cell for cell in cells.values() if cell.worker and cell.worker.place is not None}
+    held = {
+        cell.worker.place: cell for cell in cells.values() if cell.worker and cell.worker.place is not None
+    }
     spare = [cell for cell in cells.values() if cell.worker is not None and cell.worker.place is None]
     # Who died keeps showing where it was, as far as ranks were dealt out in order.
     for cell in list(spare):
@@ -207,12 +211,13 @@ def _by_node(view: RunView, cells: Mapping[int, Cell]) -> tuple[tuple[str, ...],
     rows = []
     for (node, host), group in sorted(nodes.items()):
         name = host or (f"node {node}" if node >= 0 else "joined by itself")
-        rows += [
-            Row(name if at == 0 else "", tuple(group[at : at + 16])) for at in range(0, len(group), 16)
-        ]
+        rows += [Row(name if at == 0 else "", tuple(group[at : at + 16])) for at in range(0, len(group), 16)]
     return (), tuple(rows)
 
 
 def summarize(grid: Grid) -> str:
     """Return how the workers are, in words."""
-    return ", ".join(f"{say_count(count, 'worker')} {look.word}" for look, count in grid.counts) or "no workers yet"
+    return (
+        ", ".join(f"{say_count(count, 'worker')} {look.word}" for look, count in grid.counts)
+        or "no workers yet"
+    )
