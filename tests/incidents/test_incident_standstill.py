@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.incidents.story import tell_story
+from holdfast.incidents.story import Story, tell_story
 from holdfast.incidents.values import Incident
 from holdfast.values import (
     AttemptEnded,
@@ -193,6 +193,17 @@ def test_a_hang_from_which_a_job_recovers_is_over_with_its_next_step() -> None:
     assert tell_story(records, summaries=[*before, row(20.5, 41)]).state == "hung"
     view = tell_story(records, summaries=[*before, row(31, 42)])
     assert (view.state, view.incidents[0].closed_at, view.incidents[0].lost_s) == ("training", at(31), 21.0)
+
+
+def test_a_step_from_before_a_hang_that_is_heard_of_later_does_not_end_it() -> None:
+    """As where a log is read again, and only then how far the run had come."""
+    story = Story()
+    for record in [*OPENING, tell(20, SILENT)]:
+        story.add(record)
+    story.reach(41, at(9))
+    assert story.view().state == "hung"
+    story.reach(42, at(31))
+    assert story.view().state == "training"
 
 
 def test_a_guard_that_is_started_again_does_not_end_a_hang() -> None:

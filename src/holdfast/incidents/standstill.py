@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from holdfast.diagnose.telling import tell_suspect
 from holdfast.incidents.draft import Draft, open_draft
+from holdfast.incidents.order import seconds_between
 from holdfast.incidents.values import IncidentKind, Stage
 from holdfast.values import JobHung, Record, Regrouped, WorkerDied, WorkerHung, WorkerReturned
 
@@ -87,7 +88,8 @@ class Standstills:
     def step(self, step: int, at: str) -> None:
         """Take in a step that was made at some time: a hang that was before it is over."""
         hang = self.hang
-        if hang is not None and step > self._hang_step:
+        # Who reads a log again hears of steps that were made before the hang only after it.
+        if hang is not None and step > self._hang_step and seconds_between(hang.opened_at, at) > 0:
             hang.stand_until(at)
             hang.closed_at = at
             words = f"training goes on with step {step}"
