@@ -18,7 +18,7 @@ EMPTY = Shipment(run=Run(key="k", name="n"), node=0)
 @pytest.mark.parametrize(
     ("url", "parts"),
     [
-        ("http://127.0.0.1:8700", ("127.0.0.1", 8700, False, "")),
+        ("http://127.0.0.1:8417", ("127.0.0.1", 8417, False, "")),
         ("https://holdfast.example.org/", ("holdfast.example.org", 443, True, "")),
         ("http://here/some/path/", ("here", 80, False, "/some/path")),
         ("https://[::1]:9", ("::1", 9, True, "")),
@@ -73,12 +73,15 @@ def test_tokens_come_from_the_file_before_the_environment(tmp_path: Path) -> Non
     assert token_reader({}, None)() == ""
 
 
-def test_a_token_that_is_no_header_harms_nobody() -> None:
-    """Two lines would be two headers; it is a failure like others."""
-    poster = Poster(parse_server("http://127.0.0.1:1"), lambda: "a\r\nX-Other: b")
-    outcome = poster.post(EMPTY)
-    assert (outcome.receipt, outcome.failure) == (None, "away")
-    poster.close()
+@pytest.mark.parametrize("token", ["sesame\r\nX-Other: b", "sesame open", "sesame\0", "sésame"])
+def test_a_token_that_is_no_word_is_not_sent_nor_said(token: str) -> None:
+    """Two lines would be two headers; and what was given for a token by mistake may be a secret too."""
+    with serving() as server:
+        poster = Poster(parse_server(server.url), lambda: token)
+        outcome = poster.post(EMPTY)
+        assert (outcome.receipt, outcome.failure, server.requests) == (None, "not allowed", 0)
+        assert "same" not in outcome.words
+        poster.close()
 
 
 @pytest.mark.parametrize("url", ["http://name.invalid", "https://name.invalid"])

@@ -12,6 +12,7 @@ import gzip
 import http.client
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import threading
@@ -32,6 +33,7 @@ PATH = "/api/v1/shipments"
 TIMEOUT_S = 10.0
 _MOST_REPLY_BYTES = 1 << 20
 _MOST_TOKEN_BYTES = 4096
+_TOKEN = re.compile(r"[!-~]{1,4096}")
 _GZIP_FROM_BYTES = 2048
 _LONGEST_WAIT_S = 300.0
 """That a server may ask for."""
@@ -60,7 +62,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_server(url: str) -> Server:
     """Return a server's address; InputError if it is none."""
-    expected = "expected such as https://holdfast.example.org or http://127.0.0.1:8700"
+    expected = "expected such as https://holdfast.example.org or http://127.0.0.1:8417"
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -124,11 +126,14 @@ class Poster:
 
     def post(self, shipment: Shipment, *, timeout_s: float = TIMEOUT_S) -> Outcome:
         """Send a shipment and return what came of it; never raises."""
+        token = self._token()
+        if token and not _TOKEN.fullmatch(token):  # Not repeated: it is a secret, or another one by mistake.
+            return Outcome(failure="not allowed", words="the token is no single word of plain letters")
         body = msgspec.json.encode(shipment)
         was_open = self._connection is not None
-        outcome = self._try(body, timeout_s)
+        outcome = self._try(body, token, timeout_s)
         if outcome is None and was_open:  # The server may have closed a connection that was idle.
-            outcome = self._try(body, timeout_s)
+            outcome = self._try(body, token, timeout_s)
         return outcome or Outcome(failure="away", words="the server closed the connection")
 
     def close(self) -> None:
@@ -138,11 +143,11 @@ class Poster:
             with contextlib.suppress(Exception):
                 connection.close()
 
-    def _try(self, body: bytes, timeout_s: float) -> Outcome | None:
+    def _try(self, body: bytes, token: str, timeout_s: float) -> Outcome | None:
         """Return what came of it; None if the connection was lost without an answer."""
         over_s = time.monotonic() + timeout_s
         try:
-            status, headers, reply = self._exchange(body, over_s)
+            status, headers, reply = self._exchange(body, token, over_s)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             was_refused = isinstance(error, ConnectionRefusedError)
             self.close()
@@ -154,10 +159,10 @@ class Poster:
             self.close()
         return _judge(status, headers, reply)
 
-    def _exchange(self, body: bytes, over_s: float) -> tuple[int, dict[str, str], bytes]:
+    def _exchange(self, body: bytes, token: str, over_s: float) -> tuple[int, dict[str, str], bytes]:
         connection = self._connected(over_s)
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if token := self._token():
+        if token:
             headers["Authorization"] = f"Bearer {token}"
         if len(body) >= _GZIP_FROM_BYTES:
             body = gzip.compress(body, 3)

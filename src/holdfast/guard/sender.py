@@ -98,7 +98,7 @@ class Sender:
 
     def _succeed(self, receipt: Receipt) -> None:
         if self._failures > 1:
-            self._say.line(f"the server {self._poster.server.url} answers again")
+            self._say.once("server again", f"the server {self._poster.server.url} answers again")
         self._failures, self.trouble = 0, None
         self._most_lines = min(_MOST_LINES, 2 * self._most_lines)
         self._most_bytes = min(_MOST_BYTES, 2 * self._most_bytes)

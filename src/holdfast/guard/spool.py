@@ -21,7 +21,7 @@ from holdfast.telemetry import Summary
 
 _LONGEST = MOST_BYTES - (1 << 18)
 """Of a line: what is around it has to fit in as well."""
-_MOST_WORDS, _LONGEST_WORD = 200, 500
+_MOST_WORDS, _LONGEST_WORD = 200, 400
 """Of a command."""
 _SUMMARY = msgspec.json.Decoder(Summary)
 
@@ -129,7 +129,7 @@ def describe_run(run_dir: Path, key: str = "") -> Run:
             return Run(
                 key=info.key or key_of(run_dir),
                 name=name,
-                run_id=info.run_id,
+                run_id=info.run_id[:_LONGEST_WORD],
                 host=info.host,
                 started_at=info.started_at,
                 command=[str(word)[:_LONGEST_WORD] for word in words[:_MOST_WORDS]],

@@ -82,7 +82,7 @@ def ship(
 
     What it has already is not taken twice. Exit code 1: the server did not take all of it.
 
-    Example: holdfast ship holdfast_runs/20261115-194012-4f1c --server http://127.0.0.1:8700
+    Example: holdfast ship holdfast_runs/20261115-194012-4f1c --server http://127.0.0.1:8417
     """
     from holdfast.cli import shipping
 
