@@ -22,7 +22,13 @@ from scraped import free_port
 
 from helpers import CHANGE, Ears, wait_until
 from holdfast.guard.eventlog import EventLog
-from holdfast.guard.exposing import ExposeSettings, Exposing, add_metrics_flags, make_exposing
+from holdfast.guard.exposing import (
+    ExposeSettings,
+    Exposing,
+    add_metrics_flags,
+    make_exposing,
+    name_metrics_flags,
+)
 from holdfast.guard.home import RunSettings
 from holdfast.guard.outside import add_outside_flags
 from holdfast.metrics.seen import name_run
@@ -214,6 +220,18 @@ def test_it_is_off_unless_somebody_wants_it(run_dir: Path, ears: Ears) -> None:
     assert make_exposing(_parse(is_attached=True), run_dir, ears.say, {"HOLDFAST_METRICS_PORT": "x"}) is None
     assert make_exposing(_parse("--metrics-port", "70000"), run_dir, ears.say, {}) is None
     assert len(ears.lines()) == 2
+
+
+def test_the_launcher_hands_on_what_it_was_told() -> None:
+    """Its flags for the guard say the same as its settings."""
+    for told in (
+        RunSettings(),
+        RunSettings(metrics_port=9417),
+        RunSettings(metrics_port=9417, metrics_host="::1", metrics_file="/x/y.prom"),
+    ):
+        args = _parse(*name_metrics_flags(told.exposing()))
+        assert (args.metrics_port, args.metrics_file) == (told.metrics_port, told.metrics_file)
+        assert args.metrics_host == told.metrics_host
 
 
 def test_without_the_library_training_goes_on(

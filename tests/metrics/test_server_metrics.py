@@ -79,6 +79,17 @@ def test_runs_are_shown_as_they_are(store: Store) -> None:
     assert f"holdfast_worker_own_ratio{{{run},rank=3,host=gpu-1}}" not in shown
 
 
+def test_what_is_only_counted_is_counted_once(store: Store) -> None:
+    """Whenever it arrives, in parts and twice."""
+    whole = make_shipment("short", at=utc())
+    first = msgspec.structs.replace(whole, events=whole.events[:3])
+    metrics, deaths = _metrics(store), []
+    for shipment in (first, first, whole, whole):
+        store.take([shipment])
+        deaths.append(read_series(list(metrics.collect()))["holdfast_deaths_total{run=run-short-shortaaa}"])
+    assert deaths == [0, 0, 1, 1]
+
+
 def test_what_is_not_heard_of_any_more(store: Store) -> None:
     """Ended runs disappear, silent ones keep what an alert needs, and those of yesterday are gone."""
     _take(store, "well", "done", "slow", heard_at=utc(minutes=6))

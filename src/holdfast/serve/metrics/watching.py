@@ -65,6 +65,14 @@ class Views(Protocol):
         """Return a run; None: there is no such run."""
 
 
+class _Counted(msgspec.Struct, kw_only=True):
+    tally: Tally
+    number: int = 0
+    """Of the last record that is in it."""
+    events: int = -1
+    """Of the run, when it was last looked at: most of the time there are no more."""
+
+
 class Watch:
     """Looks at a store; used by one thread at a time."""
 
@@ -72,7 +80,7 @@ class Watch:
         self._store = store
         self._views = views
         self._shown = shown or Shown()
-        self._tallies: OrderedDict[str, tuple[Tally, int]] = OrderedDict()
+        self._tallies: OrderedDict[str, _Counted] = OrderedDict()
         self._over: dict[str, str] = {}
         """Runs that ended, with when they were heard of last: nobody has to look at them again."""
 
@@ -119,7 +127,7 @@ class Watch:
             heard_s=heard_s(row),
             view=view,
             step=view.step,
-            tally=self._tally(row.key),
+            tally=self._tally(row),
             paces=choose_paces(self._store.ranks(row.key), view),
         )
 
@@ -137,20 +145,20 @@ class Watch:
             is_live=False,
         )
 
-    def _tally(self, key: str) -> Tally:
+    def _tally(self, row: RunRow) -> Tally:
         """Return what is counted of a run, with what is new."""
-        tally, number = self._tallies.pop(key, (Tally(), 0))
-        while True:
-            kept = self._store.records(key, after=number, limit=_PAGE)
+        counted = self._tallies.pop(row.key, _Counted(tally=Tally()))
+        while counted.events != row.events:
+            kept = self._store.records(row.key, after=counted.number, limit=_PAGE)
             for each in kept:
-                tally.add(each.record)
-                number = each.number
+                counted.tally.add(each.record)
+                counted.number = each.number
             if len(kept) < _PAGE:
-                break
-        self._tallies[key] = tally, number
+                counted.events = row.events
+        self._tallies[row.key] = counted
         while len(self._tallies) > 2 * self._shown.most_runs:
             self._tallies.popitem(last=False)
-        return tally
+        return counted.tally
 
 
 def choose_paces(ranks: Sequence[RankPace], view: RunView) -> tuple[Pace, ...]:
