@@ -22,8 +22,10 @@ import msgspec
 import pytest
 from webparts import BEGIN, TOKEN, make_line, make_shipment, make_summary, ship
 
+from clicalls import call
 from helpers import run_python, wait_until
 from holdfast.errors import InputError
+from holdfast.serve.web.headers import known_hosts
 from holdfast.serve.web.secret import keep_token, read_token
 from holdfast.serve.web.server import Request, listen, settle
 from holdfast.serve.web.settings import Settings
@@ -187,14 +189,21 @@ def test_a_server_speaks_tls(tmp_path: Path) -> None:
         (["--store", "mysql://x"], "mysql"),
     ],
 )
-def test_what_cannot_work_is_refused_in_one_line(tmp_path: Path, flags: list[str], words: str) -> None:
+def test_what_cannot_work_is_refused_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    words: str,
+) -> None:
     """Before anything listens, with exit code 2."""
     (tmp_path / "short").write_text("short")
-    done = run_python(
-        "-m", "holdfast.cli", "serve", "--port", "0", *flags, cwd=tmp_path, env={"HOLDFAST_TOKEN": ""}
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
-    assert words in done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HOLDFAST_TOKEN", raising=False)
+    assert call(["serve", "--port", "0", *flags], monkeypatch) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert words in said.err
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
@@ -219,6 +228,13 @@ def test_reading_is_open_only_where_nobody_else_comes_in(tmp_path: Path) -> None
     assert _settle(tmp_path).is_reading_open
     assert not _settle(tmp_path, env={"HOLDFAST_TOKEN": TOKEN}).is_reading_open
     assert not _settle(tmp_path, allowed_hosts=["x.example"]).is_reading_open
+
+
+def test_behind_a_proxy_it_is_known_by_its_address(tmp_path: Path) -> None:
+    """Links in messages lead there, and its name may be called."""
+    settings = _settle(tmp_path, allowed_hosts=["https://x.example:444/", "y.example"])
+    assert settings.url == "https://x.example:444"
+    assert known_hosts(settings) == frozenset({"localhost", "127.0.0.1", "::1", "x.example", "y.example"})
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

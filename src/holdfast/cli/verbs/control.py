@@ -37,7 +37,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is a flag that a person types.
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate, in PEM, with its chain.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name under which a proxy makes it known. May repeat.")
+        list[str] | None, typer.Option(help="Name or address under which a proxy makes it known. May repeat.")
     ] = None,
     webhook: Annotated[
         Path | None,

@@ -21,6 +21,7 @@ from holdfast.guard.spool import describe_run
 from holdfast.serve.store import Taken
 from holdfast.serve.web.notebook import Notebook
 from holdfast.serve.web.reading import LOG_NAME, SUMMARIES, News, Places, read_news
+from holdfast.serve.web.trouble import say_sometimes
 from holdfast.serve.web.writer import EndedError, FullError, Writer
 from holdfast.shipment import Run
 
@@ -116,7 +117,7 @@ class Folder:
         try:
             entries = [entry for entry in os.scandir(self._runs) if not entry.name.startswith(".")]
         except OSError as error:
-            _LOG.warning("the folder %s cannot be read: %s", self._runs, error.strerror)
+            say_sometimes(f"the folder {self._runs} cannot be read: {error.strerror}")
             return
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
@@ -174,7 +175,7 @@ class Folder:
         waiting = [(each, news, self._put(each, news)) for each, news in found if news is not None]
         troubles = [self._settle(each, news, futures) for each, news, futures in waiting]
         if any(troubles):
-            _LOG.warning("%s", next(filter(None, troubles)))
+            say_sometimes(str(next(filter(None, troubles))))
             self._stop.wait(_AWAY_S)
 
     def _put(self, each: _Followed, news: News) -> list[Future[Taken]] | None:

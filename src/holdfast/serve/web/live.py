@@ -56,7 +56,7 @@ class _Entry:
         self.number = kept.number
         self.story.add(kept.record)
         if isinstance(kept.record.event, AttemptStarted):
-            self.attempt_at = kept.record.stamp.at
+            self.attempt_at = max(self.attempt_at, kept.record.stamp.at)
 
     def reach(self, ranks: list[RankPace]) -> None:
         """Take in how far the ranks are; what is older than the attempt tells nothing of it."""

@@ -20,6 +20,7 @@ from holdfast.errors import InputError
 from holdfast.serve.notify.posting import read_webhook
 from holdfast.serve.store import Store
 from holdfast.serve.web.app import make_app
+from holdfast.serve.web.headers import host_name
 from holdfast.serve.web.secret import keep_token, read_token
 from holdfast.serve.web.settings import STATE, Settings
 
@@ -46,13 +47,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(request: Request, environment: Mapping[str, str]) -> None:
     """Serve until somebody ends it."""
-    _log_to_stderr()
     listener = listen(request.host, request.port)
     try:
         settings, token_file = settle(request, environment, listener)
         _check_tls(settings)
         store = Store.open(settings.store_url)
         try:
+            _log_to_stderr()
             _run(store, settings, listener, token_file)
         finally:
             store.close()
@@ -104,12 +105,21 @@ def settle(
         webhook_url=read_webhook(request.webhook_file, environment),
         keep_age_s=request.keep_days * _DAY_S if request.keep_days is not None else None,
         keep_bytes=int(request.keep_gb * 1e9) if request.keep_gb is not None else None,
-        allowed_hosts=tuple(request.allowed_hosts),
+        allowed_hosts=tuple(host_of(host) for host in request.allowed_hosts),
+        page=next((host for host in request.allowed_hosts if "://" in host), ""),
         is_loopback=is_loopback,
         # A name of its own means that something in front of it lets others in.
         is_reading_open=is_loopback and given is None and not request.allowed_hosts,
     )
     return settings, token_file
+
+
+def host_of(words: str) -> str:
+    """Return the name of ``holdfast.example`` or ``https://holdfast.example:444``."""
+    name = host_name(words.rpartition("://")[2].partition("/")[0])
+    if not name:
+        raise InputError(f"--allow-host is {words!r}, expected such as https://holdfast.example")
+    return name
 
 
 def make_state(runs: Path) -> Path:
@@ -159,6 +169,7 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="on",
+        http="h11",  # The one whose headers have a bound.
         ws="none",
         log_config=None,
         access_log=False,

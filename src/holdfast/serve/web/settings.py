@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The store is not to grow beyond it."""
     allowed_hosts: tuple[str, ...] = ()
     """Names besides those of loopback by which a browser may call it."""
+    page: str = ""
+    """Where a proxy makes it known; empty: at its own address."""
     is_loopback: bool = True
     """Only this machine reaches it."""
     is_reading_open: bool = True
@@ -45,6 +47,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def url(self) -> str:
         """Where a browser finds it."""
+        if self.page:
+            return self.page.rstrip("/")
         name = self.allowed_hosts[0] if self.allowed_hosts else self.host
         if name in ("0.0.0.0", "::"):
             name = platform.node()

@@ -48,7 +48,7 @@ class Signing:
             cookie_name(settings),
             session.session_id,
             path="/",
-            secure=settings.is_tls,
+            secure=settings.is_tls or request.scope["scheme"] == "https",
             httponly=True,
             samesite="strict",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -46,9 +47,22 @@ def answer_refusal(request: Request, error: Exception) -> Response:
 def answer_failure(request: Request, error: Exception) -> Response:
     """Answer what went wrong here: the store is away, or a bug, of which the caller learns nothing."""
     if isinstance(error, StoreError):
-        _LOG.warning("%s", error)
+        say_sometimes(str(error))
         return refuse(
             request, 503, "the store cannot be used now; try again later", {"Retry-After": str(RETRY_S)}
         )
     _LOG.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     return refuse(request, 500, "something went wrong on the server; its log says what")
+
+
+_SAID_S: dict[str, float] = {}
+_AGAIN_S = 60.0
+
+
+def say_sometimes(words: str) -> None:
+    """Log a line, but not for each of a thousand senders that meet the same trouble."""
+    now_s = time.monotonic()
+    if now_s - _SAID_S.get(words, float("-inf")) >= _AGAIN_S:
+        _SAID_S.clear()  # Troubles come one at a time; the table stays small.
+        _SAID_S[words] = now_s
+        _LOG.warning("%s", words)
