@@ -23,8 +23,9 @@
   function nameTheme() {
     const button = document.querySelector("[data-theme-toggle]");
     button.hidden = false;
-    button.textContent = isDark() ? "light" : "dark";
-    button.setAttribute("aria-label", `Show it ${button.textContent}`);
+    const words = button.querySelector("span");
+    words.textContent = isDark() ? "light" : "dark";
+    button.setAttribute("aria-label", `Show it ${words.textContent}`);
   }
 
   // --- times -------------------------------------------------------------------------------------

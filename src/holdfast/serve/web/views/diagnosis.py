@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from markupsafe import Markup
 
 from holdfast.diagnose.telling import tell_profile, tell_suspect
 from holdfast.findings import Suspect
+from holdfast.serve.web.views.profilemap import draw_profile, find_profile
 from holdfast.serve.web.views.words import say_times
 from holdfast.values import Profiled, Record
 
@@ -33,10 +35,11 @@ class Profile(NamedTuple):
     map: Markup = Markup("")
 
 
-def show_profile(record: Record) -> Profile:
-    """Return what a profile came to."""
+def show_profile(record: Record, *, runs: Path | None, name: str) -> Profile:
+    """Return what a profile came to, with its map where it lies in the folder of runs."""
     event = record.event
     assert isinstance(event, Profiled)
+    place = find_profile(runs, name, event.order)
     return Profile(
         at=record.stamp.at,
         first_step=event.first_step,
@@ -44,6 +47,7 @@ def show_profile(record: Record) -> Profile:
         words=tell_profile(event),
         suspects=tuple(map(_row, event.suspects)),
         folder=event.folder or "",
+        map=draw_profile(place) if place is not None else Markup(""),
     )
 
 

@@ -181,7 +181,9 @@ class RunPages:
         return Drawn(words="Only pipelines (holdfast.Pipeline) follow a schedule of ours; this job is none.")
 
     def _diagnosis(self, asked: _Asked) -> dict[str, Any]:
-        return {"profiles": [show_profile(record) for record in self._tails.profiles(asked.row.key)]}
+        runs, name = self._context.settings.runs, asked.row.name
+        found = self._tails.profiles(asked.row.key)
+        return {"profiles": [show_profile(record, runs=runs, name=name) for record in found]}
 
     def _events(self, asked: _Asked) -> dict[str, Any]:
         page = _number(asked.request, "events")

@@ -100,7 +100,7 @@ def _costs(incident: Incident, gpus: int) -> tuple[Cost, ...]:
     return (
         _cost("lost", incident.lost_s, gpus, "against a healthy job"),
         _cost("paid", incident.paid_s, gpus, "of that, for what was done about it"),
-        _cost("saved", saved, gpus, "estimated: what more it would have cost, had nothing been done"),
+        _cost("saved (estimated)", saved, gpus, "what more it would have cost, had nothing been done"),
     )
 
 
