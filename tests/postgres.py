@@ -32,15 +32,17 @@ class Postgres:
 
     def __init__(self, folder: Path, *, is_durable: bool = True) -> None:
         self._is_durable = is_durable
-        self._data = folder / "data"
-        self._log = folder / "log"
-        # The path of a Unix socket must be short, a test's folder seldom is.
+        self._log = folder / "postgres.log"
+        # Not in the folder: the path of a socket must be short, and where PostgreSQL is another user, pytest
+        # shuts him out of all its folders whenever it starts anew.
         self._socket = Path(tempfile.mkdtemp(prefix="holdfast-pg-"))
+        self._data = self._socket / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        _give_away(folder, self._socket)
-        secret = folder / "password"
+        secret = self._socket / "password"
         secret.write_text(PASSWORD)
-        secret.chmod(0o644)
+        if os.geteuid() == 0:
+            shutil.chown(self._socket, "postgres", "postgres")
+            shutil.chown(secret, "postgres", "postgres")
         _run("initdb", "-D", self._data, "-U", "holdfast", "-A", "scram-sha-256", f"--pwfile={secret}", "-N")
         self.start()
         self.sql("CREATE DATABASE holdfast", database="postgres")
@@ -96,7 +98,7 @@ class Postgres:
                 self._process = None
 
     def close(self) -> None:
-        """Stop it and leave nothing behind but the folder that was given."""
+        """Stop it and leave nothing behind but its log."""
         self.stop()
         shutil.rmtree(self._socket, ignore_errors=True)
 
@@ -107,7 +109,7 @@ class Postgres:
 
 @contextmanager
 def start_postgres(folder: Path, *, is_durable: bool = True) -> Iterator[Postgres]:
-    """Start one whose files are in the folder, for as long as the block lasts.
+    """Start one that lasts as long as the block; its log is left in the folder.
 
     Not durable, it is quicker: it survives the death of its clients and its own end, not that of the machine.
     """
@@ -131,14 +133,3 @@ def _command(name: str, *words: str | Path) -> list[str]:
 def _run(name: str, *words: str | Path) -> None:
     done = subprocess.run(_command(name, *words), check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"{name} ended with {done.returncode}: {done.stdout}{done.stderr}"
-
-
-def _give_away(*folders: Path) -> None:
-    """Let the user who runs it in, through all the folders above."""
-    if os.geteuid() != 0:
-        return
-    for folder in folders:
-        shutil.chown(folder, "postgres", "postgres")
-        for parent in folder.parents:
-            if parent != Path("/") and not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o001)

@@ -62,7 +62,7 @@ def check(one: str, other: str, delivery: tuple[list[Shipment], list[list[Shipme
     assert taken_by(one, [[shipment] for shipment in sent]) == taken_by(other, calls)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(deliveries())
 def test_order_and_repetition_do_not_matter(delivery: tuple[list[Shipment], list[list[Shipment]]]) -> None:
     """In SQLite."""

@@ -127,8 +127,13 @@ def _sqlite_engine(address: Address, begin: str) -> sa.Engine:
     def _set_up(raw: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
         raw.isolation_level = None  # Transactions begin below.
         cursor = raw.cursor()
-        # The first one means something only while the file is empty, and WAL makes it no longer so.
-        for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        pragmas = ["synchronous=FULL", "foreign_keys=ON"]
+        cursor.execute("PRAGMA journal_mode")
+        if cursor.fetchone() != ("wal",):
+            # These write, so only a new file gets them: on a full disk one can still read. In this order:
+            # the first means something only while the file is empty, and the second makes it no longer so.
+            pragmas = ["auto_vacuum=INCREMENTAL", "journal_mode=WAL", *pragmas]
+        for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
