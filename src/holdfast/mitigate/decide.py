@@ -164,7 +164,7 @@ class Mitigator:
         self._now_s += pause_s
         self.prices.note(decision.deed, pause_s)
         if self.incident is not None:
-            self.incident.pay(decision.level, pause_s)
+            self.incident.pay(pause_s)
         self._deeds.append((self._now_s, decision.level, self._about))
         is_checked = decision.level != "undo"
         self._trial = (

@@ -32,7 +32,7 @@ class Incident:
         self.regime_s = age_s
         """How long it has been the same culprits."""
         self.saved_s: dict[Level, float] = dict.fromkeys(LEVELS, 0.0)
-        """What each level would have saved so far, had it been in force all the time."""
+        """What each level would have saved since something was done last, had it been in force since then."""
         self.told: set[Level] = set()
         """Levels that would have been taken, but must not."""
 
@@ -48,10 +48,9 @@ class Incident:
         """Note what a level would have saved meanwhile; it may have been worse than what was done."""
         self.saved_s[level] = max(0.0, self.saved_s[level] + saving_s)
 
-    def pay(self, level: Level, pause_s: float) -> None:
-        """Charge for what was done; the level, and what is cheaper, has to prove itself anew."""
+    def pay(self, pause_s: float) -> None:
+        """Charge for what was done; whatever is done next has to prove itself by what it adds."""
         self.lost_s += pause_s
         self.paid_s += pause_s
         self.age_s += pause_s
-        for each in LEVELS if level == "undo" else LEVELS[: LEVELS.index(level) + 1]:
-            self.saved_s[each] = 0.0
+        self.saved_s = dict.fromkeys(LEVELS, 0.0)
