@@ -108,7 +108,7 @@ def full(options: argparse.Namespace) -> common.Part:
 
 def restarts(options: argparse.Namespace) -> common.Part:
     """Restart PostgreSQL under load."""
-    from postgres import start_postgres
+    from serving.postgres import start_postgres
 
     with tempfile.TemporaryDirectory() as name, start_postgres(Path(name) / "pg") as postgres:
         server = Served(Path(name), postgres.url)
@@ -136,7 +136,7 @@ def served(kind: str) -> Iterator[tuple[Path, Served]]:
         folder = Path(name)
         store = str(folder / "store.sqlite")
         if kind == "postgres":
-            from postgres import start_postgres
+            from serving.postgres import start_postgres
 
             store = stack.enter_context(start_postgres(folder / "pg")).url
         server = Served(folder, store)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.serve.store import Store
-from postgres import Postgres, start_postgres, why_no_postgres
+from serving.postgres import Postgres, start_postgres, why_no_postgres
 from store.storecases import Clock
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.errors import InputError, StoreError
 from holdfast.serve.store import Store
-from postgres import PASSWORD, Postgres
+from serving.postgres import PASSWORD, Postgres
 from store.storecases import RUN, ids, line, row, ship
 
 ROUNDS = 4

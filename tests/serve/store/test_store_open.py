@@ -16,7 +16,7 @@ from holdfast.serve.store import Store
 from holdfast.serve.store.address import read_address
 from holdfast.serve.store.database import Database
 from holdfast.serve.store.tables import METADATA
-from postgres import PASSWORD, Postgres
+from serving.postgres import PASSWORD, Postgres
 from store.storecases import RUN, ids, line, ship
 
 

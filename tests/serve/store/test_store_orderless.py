@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.serve.store import Store
 from holdfast.shipment import Order, Shipment
-from postgres import Postgres
+from serving.postgres import Postgres
 from store.storecases import RUN, Clock, Content, answer, content, line, row, ship
 
 COUNTER = itertools.count()
