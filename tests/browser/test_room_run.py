@@ -29,6 +29,9 @@ def test_a_slow_pipeline_is_told_from_figures_to_events(room: Room) -> None:
     assert "slow from" in (plot.get_attribute("aria-label") or "")
     assert page.locator(".pace .shade.slow").count() == 1
     expect(page.locator(".pace .mark.deed")).to_contain_text("S2")
+    plot.hover()
+    expect(page.locator("[data-readout]")).to_contain_text("UTC, step")
+    expect(page.locator("[data-readout]")).to_contain_text("slowest")
     slow = page.locator(".workers td").filter(has_text="1.90x")
     expect(slow).to_contain_text("slow")  # In words, beside the colour and the shape.
     expect(page.locator("#schedule .gantt svg")).to_be_visible()

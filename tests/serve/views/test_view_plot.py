@@ -58,7 +58,7 @@ def test_the_figure_is_well_formed_small_and_told_in_words() -> None:
     ET.fromstring(drawn)
     assert "style" not in drawn
     assert "<2x>" not in drawn
-    assert len(drawn) < 20_000
+    assert len(drawn) < 30_000
     assert describe(pace) == (
         "Step time over 9 min 55 s, steps 0 to 1,190; now 1.00 s; usually 500 ms; "
         "slow from 11:05:00 to 11:08:20"

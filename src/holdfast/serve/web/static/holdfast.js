@@ -36,15 +36,16 @@
     if (seconds < 172800) return `${Math.round(seconds / 3600)} h ago`;
     return `${Math.round(seconds / 86400)} d ago`;
   }
+  let skew = 0; // Of the reader's clock against the server's.
+  const secondsSince = (at) => (Date.now() - skew - Date.parse(at)) / 1000;
   function tellTimes() {
     for (const time of document.querySelectorAll("time[data-ago]")) {
-      const words = sayAgo(Math.max(0, (Date.now() - Date.parse(time.dateTime)) / 1000));
+      const words = sayAgo(Math.max(0, secondsSince(time.dateTime)));
       if (time.textContent !== words) time.textContent = words;
     }
     const header = document.querySelector("[data-heard]");
     if (header && header.dataset.heard) {
-      const quiet = (Date.now() - Date.parse(header.dataset.heard)) / 1000;
-      header.querySelector("[data-silent]").hidden = quiet <= 30;
+      header.querySelector("[data-silent]").hidden = secondsSince(header.dataset.heard) <= 30;
     }
   }
 
@@ -164,6 +165,26 @@
     addEventListener("pagehide", () => stream.close());
   }
 
+  // --- what lies under the pointer -----------------------------------------------------------------
+  const sayStep = (seconds) => (seconds >= 1 ? `${seconds.toFixed(2)} s` : `${(1000 * seconds).toPrecision(3)} ms`);
+  function point(event) {
+    const plot = event.target.closest && event.target.closest(".pace[data-points]");
+    for (const each of document.querySelectorAll("[data-readout]")) each.hidden = !plot;
+    for (const each of document.querySelectorAll(".pace .cursor")) each.setAttribute("visibility", plot ? "visible" : "hidden");
+    if (!plot) return;
+    const points = plot.dataset.points.split(";").map((words) => words.split(",").map(Number));
+    const first = points[0][0];
+    const length = points[points.length - 1][0] - first || 1;
+    const box = plot.getBoundingClientRect();
+    const at = first + length * Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+    const near = points.reduce((best, each) => (Math.abs(each[0] - at) < Math.abs(best[0] - at) ? each : best));
+    const cursor = plot.querySelector(".cursor");
+    for (const side of ["x1", "x2"]) cursor.setAttribute(side, `${(100 * (near[0] - first)) / length}%`);
+    const time = new Date(1000 * near[0]).toISOString().slice(11, 19);
+    const words = `${time} UTC, step ${near[1].toLocaleString("en")}: ${sayStep(near[2])}, slowest ${sayStep(near[3])} (rank ${near[4]})`;
+    plot.closest("[data-part]").querySelector("[data-readout]").textContent = words;
+  }
+
   // --- keys --------------------------------------------------------------------------------------
   function move(by) {
     const stops = [...document.querySelectorAll("[data-stop]")];
@@ -212,6 +233,7 @@
 
   addEventListener("DOMContentLoaded", () => {
     nameTheme();
+    skew = Date.now() - Date.parse(document.getElementById("main").dataset.now);
     tellTimes();
     setInterval(tellTimes, 5000);
     openNamed();
@@ -222,6 +244,7 @@
     keys.addEventListener("click", () => document.getElementById("keys").showModal());
     document.addEventListener("keydown", press);
     document.addEventListener("click", openInPlace);
+    document.addEventListener("pointermove", point, { passive: true });
     const main = document.getElementById("main");
     if (main.dataset.live) listen(main.dataset.live);
     if (main.dataset.reload) setTimeout(() => location.reload(), 1000 * Number(main.dataset.reload));

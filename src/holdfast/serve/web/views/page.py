@@ -59,10 +59,12 @@ def now_utc() -> datetime:
 def render(name: str, values: Mapping[str, Any], request: Request | None = None) -> str:
     """Return a template with its values, as text that every browser can show."""
     state = request.state if request is not None else None
+    now = values.get("now") or now_utc()
     common = {
+        "now_iso": now.isoformat(),
         "session": getattr(state, "session", None),
         "path": request.scope["path"] if request is not None else "/",
-        "moment": partial(moment, now=values.get("now") or now_utc()),
+        "moment": partial(moment, now=now),
     }
     return printable(environment().get_template(name).render({**common, **values}))
 

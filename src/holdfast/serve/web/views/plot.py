@@ -34,7 +34,7 @@ def draw_pace(pace: Pace) -> Markup:
     total = _TOP + _HIGH + 24
     parts = [
         f'<svg class="pace" width="100%" height="{num(total)}" role="img" '
-        f'aria-label="{escape(describe(pace))}">',
+        f'aria-label="{escape(describe(pace))}" data-points="{_listed(pace.points)}">',
         *_grid(up),
         f'<svg y="{num(_TOP)}" width="100%" height="{num(_HIGH)}" viewBox="0 0 {num(_WIDE)} {num(_HIGH)}" '
         'preserveAspectRatio="none">',
@@ -44,6 +44,7 @@ def draw_pace(pace: Pace) -> Markup:
         *_usual(pace, up),
         *(_mark(mark, across) for mark in pace.marks),
         *_clock(across, total),
+        f'<line class="cursor" y1="{num(_TOP)}" y2="{num(_TOP + _HIGH)}" visibility="hidden"/>',
         "</svg>",
     ]
     return Markup("".join(parts))
@@ -91,6 +92,14 @@ def _highest(points: Sequence[PacePoint]) -> float:
     slowest = [point.slowest_s for point in points]
     top = quantiles(values, n=100)[97] if len(values) > 20 else max(values)
     return 1.25 * max(top, median(slowest), 1e-6)
+
+
+def _listed(points: Sequence[PacePoint]) -> str:
+    """Return the points for the script, which says what lies under the pointer."""
+    return ";".join(
+        f"{_seconds(point):.0f},{point.step},{point.step_s:.4g},{point.slowest_s:.4g},{point.slowest_rank}"
+        for point in points
+    )
 
 
 def _grid(up: Axis) -> list[str]:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -156,7 +157,7 @@ class RunPages:
         orders = self._context.store.all_orders(asked.row.key)
         return {
             "orders": list(reversed(orders))[:_MOST_ORDERS],
-            "order_place": f"/api/v1/runs/{asked.row.key}/orders",
+            "order_place": f"/api/v1/runs/{quote(asked.row.key, safe='')}/orders",
             "set_names": NAMES,
             "set_example": "least_confidence=0.8",
             "waiting_mark": shape("ring"),
@@ -213,4 +214,6 @@ def _number(request: Request, name: str) -> int | None:
 
 def _source(asked: _Asked, part: str, name: str, value: int | None) -> str:
     """Return where the script fetches a part, so that what was opened stays open."""
-    return f"/runs/{asked.row.key}/part/{part}" + ("" if value is None else f"?{name}={value}")
+    return f"/runs/{quote(asked.row.key, safe='')}/part/{part}" + (
+        "" if value is None else f"?{name}={value}"
+    )

@@ -29,8 +29,14 @@ class Cell(NamedTuple):
     worker: Worker | None
     ratio: float | None
     """Own time over the median of all; None: not known."""
-    note: str
-    """Everything in words."""
+    own_s: float | None = None
+
+    @property
+    def note(self) -> str:
+        """Everything in words."""
+        return (
+            "nobody holds this place" if self.worker is None else _note(self.worker, self.own_s, self.ratio)
+        )
 
     @property
     def look(self) -> Look | None:
@@ -98,7 +104,7 @@ def make_cells(workers: Iterable[Worker], paces: Iterable[RankPace]) -> dict[int
     for worker in workers:
         own_s = own.get(worker.rank)
         ratio = own_s / usual if own_s is not None and usual > 0 else worker.slowdown
-        found[worker.rank] = Cell(worker, ratio, _note(worker, own_s, ratio))
+        found[worker.rank] = Cell(worker, ratio, own_s)
     return found
 
 
@@ -191,7 +197,7 @@ def _by_place(view: RunView, cells: Mapping[int, Cell]) -> tuple[tuple[str, ...]
             held[cell.worker.rank] = cell
             spare.remove(cell)
     dp = -(-max(max(held, default=0) + 1, _places(view)) // view.pp)
-    nobody = Cell(None, None, "nobody holds this place")
+    nobody = Cell(None, None)
     rows = [
         Row(f"pipeline {line}", tuple(held.get(line * view.pp + stage, nobody) for stage in range(view.pp)))
         for line in range(dp)
