@@ -41,6 +41,7 @@ def draw_pace(pace: Pace) -> Markup:
         *_shades(pace, across),
         *_lines(pace, across, up),
         "</svg>",
+        *_labels(up),
         *_usual(pace, up),
         *(_mark(mark, across) for mark in pace.marks),
         *_clock(across, total),
@@ -103,13 +104,17 @@ def _listed(points: Sequence[PacePoint]) -> str:
 
 
 def _grid(up: Axis) -> list[str]:
-    parts = []
-    for value in up.ticks():
-        y = num(_TOP + up(value))
-        parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
-        if value > 0:
-            parts.append(f'<text class="tick" x="2" y="{num(_TOP + up(value) - 4)}">{_unit(value)}</text>')
-    return parts
+    heights = [num(_TOP + up(value)) for value in up.ticks()]
+    return [f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>' for y in heights]
+
+
+def _labels(up: Axis) -> list[str]:
+    """Name the lines of the grid, on top of what is drawn: the whole width belongs to the steps."""
+    return [
+        f'<text class="tick" x="2" y="{num(_TOP + up(value) - 4)}">{_unit(value)}</text>'
+        for value in up.ticks()
+        if value > 0
+    ]
 
 
 def _unit(value: float) -> str:

@@ -197,7 +197,7 @@ def _figures(seen: Seen, rate: Rate) -> list[tuple[str, str, str]]:
     said = "per 1,000 node-days" if rate.failures else "per 1,000 node-days: none was seen"
     figures = [
         ("failures", f"{rate.failures:,}", f"in {seen.node_days:,.1f} node-days of {seen.runs:,} runs"),
-        ("failure rate", f"{told:.3g}", f"{said}; 90 % interval {rate.low:.3g} to {rate.high:.3g}"),
+        ("failure rate", _say(told), f"{said}; 90 % interval {_say(rate.low)} to {_say(rate.high)}"),
     ]
     if rate.failures:
         typical_s = 86_400 * seen.node_days / rate.failures
@@ -206,3 +206,7 @@ def _figures(seen: Seen, rate: Rate) -> list[tuple[str, str, str]]:
         share = max(0.0, 1 - seen.lost_gpu_h / seen.gpu_hours)
         figures.append(("ETTR so far", f"{share:.3f}", "without work done again since the last checkpoint"))
     return figures
+
+
+def _say(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
