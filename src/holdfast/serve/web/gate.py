@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -25,12 +24,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.serve.web.sessions import Session, Sessions
 from holdfast.serve.web.settings import Settings
-from holdfast.serve.web.trouble import is_json_wanted, refuse
+from holdfast.serve.web.trouble import is_json_wanted, refuse, say_sometimes
 
-_LOG = logging.getLogger("holdfast.serve")
 _OPEN = ("/healthz", "/sign-in")
 _READING = ("GET", "HEAD")
-_MOST_FAILURES = 10
+_MOST_TYPED = 10
+_MOST_SENT = 300
+"""Many nodes of one job, behind one address, may all have the same wrong token; others there may not."""
 _WITHIN_S = 60.0
 _MOST_ADDRESSES = 10_000
 
@@ -84,27 +84,31 @@ class Gate:
 
 
 class Tokens:
-    """Compares tokens; who shows wrong ones has to wait, and so has who guesses."""
+    """Compares tokens; an address that shows too many wrong ones has to wait, or it could go on guessing."""
 
     def __init__(self, token: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._token = token.encode()
         self._now = now
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._failures: OrderedDict[tuple[str, int], tuple[float, int]] = OrderedDict()
+        """Since when, and how many, by address and by how many there may be."""
 
-    def check(self, shown: str, address: str) -> None:
+    def check(self, shown: str, address: str, *, is_typed: bool = False) -> None:
         """Return if it is the token; refuse the request if not, or if there were too many that were not."""
-        now_s = self._now()
-        failures = [at_s for at_s in self._failures.get(address, []) if now_s - at_s < _WITHIN_S]
-        if len(failures) >= _MOST_FAILURES:
-            wait_s = max(1, int(failures[0] + _WITHIN_S - now_s) + 1)
-            raise HTTPException(429, "too many wrong tokens; wait a minute", {"Retry-After": str(wait_s)})
+        who = address, _MOST_TYPED if is_typed else _MOST_SENT
+        since_s, count = self._failures.get(who, (self._now(), 0))
+        left_s = since_s + _WITHIN_S - self._now()
+        if left_s <= 0:
+            since_s, count = self._now(), 0
+        if count >= who[1]:
+            headers = {"Retry-After": str(int(left_s) + 1)}
+            raise HTTPException(429, "too many wrong tokens; wait a minute", headers)
         if hmac.compare_digest(shown.encode(), self._token):
             return
-        self._failures[address] = [*failures, now_s]
-        self._failures.move_to_end(address)
+        self._failures[who] = since_s, count + 1
+        self._failures.move_to_end(who)
         while len(self._failures) > _MOST_ADDRESSES:
             self._failures.popitem(last=False)
-        _LOG.warning("a wrong token from %s", address)
+        say_sometimes(f"a wrong token from {address}")
         raise HTTPException(401, "the token is wrong", {"WWW-Authenticate": "Bearer"})
 
 

@@ -35,7 +35,7 @@ class Signing:
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             check_same_origin(request)
         form = await read_form(request, is_open=True)
-        self._tokens.check(form.get("token", "").strip(), address_of(request))
+        self._tokens.check(form.get("token", "").strip(), address_of(request), is_typed=True)
         name = form.get("name", "").strip()
         if len(name) > 80 or not name.isprintable():
             raise HTTPException(400, "the name is too long, or not printable")

@@ -28,7 +28,10 @@ def refuse(request: Request, code: int, words: str, headers: dict[str, str] | No
     from holdfast.serve.web.views.failures import error_page, is_page_wanted  # It knows us, too.
 
     if is_page_wanted(request):
-        return error_page(request, code, words, headers)
+        try:
+            return error_page(request, code, words, headers)
+        except Exception:  # Words without a page are better than none.
+            _LOG.exception("the page of a refusal failed")
     if is_json_wanted(request):
         body = msgspec.json.encode({"error": words})
         return Response(body + b"\n", code, headers, media_type="application/json")
@@ -51,7 +54,9 @@ def answer_failure(request: Request, error: Exception) -> Response:
         return refuse(
             request, 503, "the store cannot be used now; try again later", {"Retry-After": str(RETRY_S)}
         )
-    _LOG.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+    # Whoever calls chooses the path; it must not look like lines of ours.
+    path = "".join(letter if letter.isprintable() else "?" for letter in request.scope["path"][:200])
+    _LOG.error("%s %s failed", request.method, path, exc_info=error)
     return refuse(request, 500, "something went wrong on the server; its log says what")
 
 
@@ -63,6 +68,7 @@ def say_sometimes(words: str) -> None:
     """Log a line, but not for each of a thousand senders that meet the same trouble."""
     now_s = time.monotonic()
     if now_s - _SAID_S.get(words, float("-inf")) >= _AGAIN_S:
-        _SAID_S.clear()  # Troubles come one at a time; the table stays small.
+        if len(_SAID_S) > 1000:
+            _SAID_S.clear()
         _SAID_S[words] = now_s
         _LOG.warning("%s", words)

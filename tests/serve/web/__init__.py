@@ -1,0 +1,1 @@
+"""The web server, on a real port."""
