@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 from room import TOKEN, Room
 
 from holdfast.values import Ordered, RunEnded
 from roomruns import Scribe, make_pipeline, make_slow, start
+
+pytestmark = pytest.mark.processes
 
 
 def test_a_wrong_token_is_told_and_the_right_one_signs_in(room: Room) -> None:

@@ -11,6 +11,8 @@ from room import Room
 from holdfast.errors import StoreError
 from roomruns import Scribe, start
 
+pytestmark = pytest.mark.processes
+
 
 def test_an_unknown_run_is_a_page_that_says_what_to_do(room: Room) -> None:
     """No dead end: the list is one click away."""

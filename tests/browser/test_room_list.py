@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 from room import Room
 
 from holdfast.values import RunEnded
 from roomruns import Scribe, make_death_story, make_pipeline, make_slow, start
+
+pytestmark = pytest.mark.processes
 
 
 def test_runs_in_trouble_come_first_and_say_what_it_is(room: Room) -> None:

@@ -9,6 +9,8 @@ from room import Room
 from holdfast.values import RunEnded
 from roomruns import Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
 
+pytestmark = pytest.mark.processes
+
 PATHS = (
     "/",
     "/runs/llm-1",

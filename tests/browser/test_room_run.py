@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
 import httpx
+import pytest
 from playwright.sync_api import expect
 from room import Room
 
 from helpers import make_death
 from holdfast.values import Regrouped, StepSeen, WorkerDied
 from roomruns import EVIL, Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
+
+pytestmark = pytest.mark.processes
 
 
 def test_a_slow_pipeline_is_told_from_figures_to_events(room: Room) -> None:
@@ -97,14 +98,10 @@ def test_ten_thousand_workers_are_blocks_that_open(room: Room) -> None:
     scribe.tell(WorkerDied(death=make_death(rank=123, node=15, host="node-15")), node=15)
     room.take(scribe)
     path = f"/runs/{scribe.key}"
-    httpx.get(room.url + path, timeout=120)
-    began_s = time.perf_counter()
-    whole = httpx.get(room.url + path, timeout=60)
-    took_s = time.perf_counter() - began_s
+    whole = httpx.get(room.url + path, timeout=120)
     part = httpx.get(f"{room.url}{path}/part/workers", timeout=60)
     assert len(part.content) < 120_000
     assert len(whole.content) < 200_000
-    assert took_s < 20  # Below a second where nobody else computes; here others may.
     page = room.open(path)
     expect(page.locator(".blocks a")).to_have_count(1250)
     expect(page.locator(".counts")).to_contain_text("1 dead")
