@@ -34,9 +34,10 @@ _MOST_HOSTS = 4
 
 def tell_change(change: ChangePoint) -> str:
     """Return a change as a clause."""
-    ratio = change.after_s / change.before_s
     times = f"{tell_duration(change.after_s)} instead of {tell_duration(change.before_s)}"
     if change.direction == "slow":
+        # A log may say anything, also that steps took no time before.
+        ratio = change.after_s / change.before_s if change.before_s > 0 else 1.0
         return f"steps take {ratio:.2f}x as long since step {change.step}: {times}"
     again = "as fast as before" if not change.is_slow else "faster, but still slow"
     return f"steps are {again} since step {change.step}: {times}"

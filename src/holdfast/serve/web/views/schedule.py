@@ -44,6 +44,8 @@ def problem_of(view: RunView) -> Problem | None:
     if not held:
         return None
     dp = -(-max(max(held) + 1, view.world_size) // view.pp)
+    if dp * view.pp > MOST_OPERATIONS:  # A log may say anything.
+        return None
     # Some may have no place because they are dead: their places are there, and nobody works at them.
     speeds = tuple(
         tuple(min(1.0, held.get(line * view.pp + stage, 0.0)) for stage in range(view.pp))

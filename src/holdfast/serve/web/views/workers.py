@@ -92,7 +92,7 @@ def make_grid(view: RunView, paces: Sequence[RankPace]) -> Grid:
     is_timed = any(cell.ratio is not None for cell in cells.values())
     if len(cells) > MOST_CELLS:
         return Grid((), (), make_blocks(view, cells), counts, is_timed)
-    columns, rows = _by_place(view, cells) if view.pp > 1 else _by_node(view, cells)
+    columns, rows = _by_place(view, cells) if _is_table(view) else _by_node(view, cells)
     return Grid(columns, rows, (), counts, is_timed)
 
 
@@ -204,6 +204,12 @@ def _by_place(view: RunView, cells: Mapping[int, Cell]) -> tuple[tuple[str, ...]
     ]
     rows += [Row("no place", tuple(spare[at : at + view.pp])) for at in range(0, len(spare), view.pp)]
     return tuple(f"stage {stage}" for stage in range(view.pp)), tuple(rows)
+
+
+def _is_table(view: RunView) -> bool:
+    """Whether pipelines by stages are a table that can be drawn; a log may say anything."""
+    last = max((worker.place for worker in view.workers if worker.place is not None), default=0)
+    return 1 < view.pp <= MOST_CELLS and max(last + 1, view.world_size) <= 4 * MOST_CELLS
 
 
 def _places(view: RunView) -> int:
