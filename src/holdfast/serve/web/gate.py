@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
 import time
@@ -62,11 +63,11 @@ class Gate:
 
     def _has_token(self, request: Request) -> bool:
         """Return whether the token was shown; refuse a wrong one, wherever it is shown."""
-        shown = request.headers.get("authorization")
-        if shown is None:
+        shown = request.headers.getlist("authorization")
+        if not shown:
             return False
-        kind, _, token = shown.partition(" ")
-        if kind.lower() != "bearer":
+        kind, _, token = shown[0].partition(" ")
+        if kind.lower() != "bearer" or len(shown) > 1:
             raise HTTPException(401, "Authorization is no Bearer token", {"WWW-Authenticate": "Bearer"})
         self._tokens.check(token.strip(), address_of(request))
         return True
@@ -84,16 +85,22 @@ class Gate:
 
 
 class Tokens:
-    """Compares tokens; an address that shows too many wrong ones has to wait, or it could go on guessing."""
+    """Compares tokens; an address that shows too many wrong ones is told to wait.
+
+    The right one passes all the same: else whoever shares an address with its owner, as all users of one
+    machine do, could lock the owner out. A token is too long to be guessed.
+    """
 
     def __init__(self, token: str, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._token = token.encode()
+        self._token = _digest(token)
         self._now = now
         self._failures: OrderedDict[tuple[str, int], tuple[float, int]] = OrderedDict()
         """Since when, and how many, by address and by how many there may be."""
 
     def check(self, shown: str, address: str, *, is_typed: bool = False) -> None:
-        """Return if it is the token; refuse the request if not, or if there were too many that were not."""
+        """Return if it is the token; refuse the request if not."""
+        if hmac.compare_digest(_digest(shown), self._token):
+            return
         who = address, _MOST_TYPED if is_typed else _MOST_SENT
         since_s, count = self._failures.get(who, (self._now(), 0))
         left_s = since_s + _WITHIN_S - self._now()
@@ -102,14 +109,17 @@ class Tokens:
         if count >= who[1]:
             headers = {"Retry-After": str(int(left_s) + 1)}
             raise HTTPException(429, "too many wrong tokens; wait a minute", headers)
-        if hmac.compare_digest(shown.encode(), self._token):
-            return
         self._failures[who] = since_s, count + 1
         self._failures.move_to_end(who)
         while len(self._failures) > _MOST_ADDRESSES:
             self._failures.popitem(last=False)
         say_sometimes(f"a wrong token from {address}")
         raise HTTPException(401, "the token is wrong", {"WWW-Authenticate": "Bearer"})
+
+
+def _digest(token: str) -> bytes:
+    # All of one length, so that the time of a comparison does not tell that of the token.
+    return hashlib.sha256(token.encode(errors="replace")).digest()
 
 
 def cookie_name(settings: Settings) -> str:
