@@ -69,14 +69,18 @@ class Outermost:
             if not is_begun:  # Else uvicorn breaks the connection, so that nobody takes a part for all.
                 await response(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         if len(scope["path"]) > _MOST_PATH or len(scope.get("query_string", b"")) > _MOST_QUERY:
-            return 414, "the address is too long"
-        hosts = Headers(scope=scope).getlist("host")
+            return 414, "the address is too long", {}
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may believe the other one, and take what follows for somebody else's request.
+            return 400, "expected Content-Length or Transfer-Encoding, not both", {"Connection": "close"}
+        hosts = headers.getlist("host")
         if len(hosts) != 1 or not host_name(hosts[0]):
-            return 400, "expected one Host header, with a name"
+            return 400, "expected one Host header, with a name", {}
         if self._hosts is not None and host_name(hosts[0]) not in self._hosts:
-            return 421, f"the host {hosts[0][:80]!r} is not known here; --allow-host adds one"
+            return 421, f"the host {hosts[0][:80]!r} is not known here; --allow-host adds one", {}
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
 import signal
 import socket
 import ssl
@@ -20,9 +21,11 @@ from holdfast.errors import InputError
 from holdfast.serve.notify.posting import read_webhook
 from holdfast.serve.store import Store
 from holdfast.serve.web.app import make_app
+from holdfast.serve.web.connection import Connection
 from holdfast.serve.web.headers import host_name
 from holdfast.serve.web.secret import keep_token, read_token
 from holdfast.serve.web.settings import STATE, Settings
+from holdfast.serve.web.trouble import Seldom
 
 _MOST_CONNECTIONS = 5000
 _MOST_HEADER_BYTES = 16 << 10
@@ -54,6 +57,7 @@ def serve(request: Request, environment: Mapping[str, str]) -> None:
         store = Store.open(settings.store_url)
         try:
             _log_to_stderr()
+            _raise_file_limit()
             _run(store, settings, listener, token_file)
         finally:
             store.close()
@@ -169,13 +173,13 @@ def configure(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="on",
-        http="h11",  # The one whose headers have a bound.
+        http=Connection,  # Of h11, whose headers have a bound.
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=bool(settings.allowed_hosts),
-        limit_concurrency=_MOST_CONNECTIONS,
+        limit_concurrency=most_connections(),
         h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
         timeout_graceful_shutdown=5,
         ssl_certfile=settings.tls_cert,
@@ -206,8 +210,26 @@ def _tell(settings: Settings, token_file: Path | None) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def most_connections() -> int:
+    """Return how many connections there may be, so that descriptors are left for the store."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(64, min(_MOST_CONNECTIONS, soft - 200))
+
+
+def _raise_file_limit() -> None:
+    """Have room for all connections that are let in, and for the store's files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_CONNECTIONS + 500
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler()
+    handler.addFilter(Seldom())
     handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
     for name, level in (("holdfast.serve", logging.INFO), ("uvicorn", logging.WARNING)):
         log = logging.getLogger(name)

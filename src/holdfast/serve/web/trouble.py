@@ -72,3 +72,22 @@ def say_sometimes(words: str) -> None:
             _SAID_S.clear()
         _SAID_S[words] = now_s
         _LOG.warning("%s", words)
+
+
+class Seldom(logging.Filter):
+    """Lets uvicorn say the same only once in a while: whoever sends nonsense must not fill the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to say it."""
+        if not record.name.startswith("uvicorn") or record.levelno >= logging.ERROR:
+            return True
+        # Not with what is put into it, which a caller may choose.
+        now_s, words = time.monotonic(), str(record.msg)
+        is_due = now_s - self._said_s.get(words, float("-inf")) >= _AGAIN_S
+        if is_due:
+            self._said_s[words] = now_s
+        return is_due
