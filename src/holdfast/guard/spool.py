@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from pathlib import Path
 
 import msgspec
@@ -121,7 +122,7 @@ class Spool:
 def describe_run(run_dir: Path, key: str = "") -> Run:
     """Return which run it is, by its ``run.json`` where there is one, and it is this run's."""
     name = run_dir.resolve().name
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
+    with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
         info = msgspec.json.decode((run_dir / "run.json").read_bytes(), type=RunInfo)
         if not key or info.key == key:
             command = info.launch.get("command")
@@ -140,7 +141,8 @@ def describe_run(run_dir: Path, key: str = "") -> Run:
 
 def key_of(run_dir: Path) -> str:
     """Return the key of a run that no launcher gave one: of its directory's name, the same on all nodes."""
-    return hashlib.sha256(f"holdfast run {run_dir.resolve().name}".encode()).hexdigest()[:32]
+    name = f"holdfast run {run_dir.resolve().name}"
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]  # A name need not be of characters.
 
 
 def make_shipment(run: Run, node: int, batch: Batch | None = None) -> Shipment:

@@ -12,13 +12,15 @@ from pathlib import Path
 import msgspec
 
 _CHUNK_BYTES = 1 << 18
+_MOST_SKIPPED_BYTES = 64 << 20
+"""Of a line without an end: a file of holes may have more than can be read in a day."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Up to where a file was read."""
 
     offset: int = 0
-    """In bytes; always at the beginning of a line."""
+    """In bytes; at the beginning of a line, unless one is far too long."""
     inode: int = 0
     """Of the file; 0: none was seen yet."""
 
@@ -95,6 +97,9 @@ class _Reading:
                     self._lines.append(Line(data=data, place=self._place))
             if size + len(rest) > longest:
                 size, rest = size + len(rest), b""
+            if size > _MOST_SKIPPED_BYTES:  # What is left of it will be a line that nobody understands.
+                self._place = msgspec.structs.replace(self._place, offset=end)
+                return self._piece(too_long + 1, is_all=False)
         return self._piece(too_long, is_all=True)
 
     def _advance(self, length: int) -> None:

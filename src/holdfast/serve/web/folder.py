@@ -16,9 +16,12 @@ from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from holdfast.errors import StoreError
-from holdfast.guard.spool import describe_run
+from holdfast.guard.spool import describe_run, key_of
 from holdfast.serve.store import Taken
+from holdfast.serve.web.intake import is_good_key
 from holdfast.serve.web.notebook import Notebook
 from holdfast.serve.web.reading import LOG_NAME, SUMMARIES, News, Places, read_news
 from holdfast.serve.web.trouble import say_sometimes
@@ -164,9 +167,11 @@ class Folder:
         size = _regular_size(info)
         if size is None and now_s - each.seen_s < _PATIENCE_S and time.time() - each.changed_s < _PATIENCE_S:
             return None  # Without it, the run would have another key than it will have.
-        if size is not None and size > _MOST_INFO_BYTES:
-            return Run(key=each.path.name, name=each.path.name)
-        return describe_run(each.path)
+        if size is None or size > _MOST_INFO_BYTES:
+            # Also a link, which could lead anywhere, or a pipe, which would hold us up.
+            return Run(key=key_of(each.path), name=each.path.name)
+        run = describe_run(each.path)
+        return run if is_good_key(run.key) else msgspec.structs.replace(run, key=key_of(each.path))
 
     # --- into the store -----------------------------------------------------------------------
 

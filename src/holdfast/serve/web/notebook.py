@@ -40,18 +40,18 @@ class Notebook:
     def places(self, name: str) -> Places:
         """Return up to where a run directory was read."""
         with self._lock:
-            return dict(self._page.runs.get(name, {}))
+            return dict(self._page.runs.get(_spell(name), {}))
 
     def note(self, name: str, places: Places) -> None:
         """Note that the store has it up to here."""
         with self._lock:
-            self._page.runs[name] = dict(places)
+            self._page.runs[_spell(name)] = dict(places)
             self._is_changed = True
 
     def forget(self, name: str) -> None:
         """Forget a run directory that is gone."""
         with self._lock:
-            self._is_changed |= self._page.runs.pop(name, None) is not None
+            self._is_changed |= self._page.runs.pop(_spell(name), None) is not None
 
     def save(self) -> None:
         """Write what was noted since the last time."""
@@ -69,3 +69,8 @@ class Notebook:
             page = msgspec.json.decode(self._file.read_bytes(), type=_Page)
             if page.store == self._page.store:
                 self._page = page
+
+
+def _spell(name: str) -> str:
+    """Return a name that JSON can hold; that of a folder need not be of characters."""
+    return name.encode(errors="backslashreplace").decode()

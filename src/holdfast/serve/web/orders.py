@@ -101,6 +101,8 @@ def lay_order(run_dir: Path, order: Order) -> Path:
     file = run_dir / "orders" / f"{order.order_id}.json"
     try:
         file.parent.mkdir(exist_ok=True)
+        if file.parent.is_symlink():  # The job can write there, and could have us write elsewhere.
+            raise HTTPException(409, "orders/ of the run directory is a link, expected a folder")
         replace_file(file, msgspec.json.encode(order))
     except OSError as error:
         raise HTTPException(

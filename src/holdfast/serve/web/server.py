@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import resource
 import signal
 import socket
@@ -134,8 +135,12 @@ def make_state(runs: Path) -> Path:
     try:
         runs.mkdir(parents=True, exist_ok=True)
         state.mkdir(mode=0o700, exist_ok=True)
+        found = state.stat()
     except OSError as error:
         raise InputError(f"{state}: cannot be made: {error.strerror}") from None
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        # The store would be theirs to change, and with it what runs are told to do.
+        raise InputError(f"{state}: others own it, or can write there; remove it, and another is made")
     return state
 
 
