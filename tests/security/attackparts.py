@@ -87,7 +87,7 @@ class Attacked:
         return is_answering and self.process.poll() is None and "Traceback" not in self.said()
 
 
-def hear(connection: socket.socket, *, silence_s: float = 0.7) -> bytes:
+def hear(connection: socket.socket, *, silence_s: float = 0.3) -> bytes:
     """Return what comes, until the other end hangs up or has been silent for a while after it spoke."""
     data = b""
     try:

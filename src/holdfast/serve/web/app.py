@@ -26,6 +26,7 @@ from holdfast.serve.web.heeding import Heeding
 from holdfast.serve.web.intake import Intake
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.notebook import Notebook
+from holdfast.serve.web.openapi import openapi_route
 from holdfast.serve.web.orders import Orders
 from holdfast.serve.web.others import Others, find_others
 from holdfast.serve.web.sessions import Sessions
@@ -83,6 +84,7 @@ class _Machinery:
             *Streams(context).routes(),
             *Orders(context, places).routes(),
             *api.routes(context),
+            openapi_route(),
             *Signing(context, tokens).routes(),
         ]
 
