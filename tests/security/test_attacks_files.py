@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -74,13 +74,14 @@ def _lay_traps(runs: Path, outside: Path) -> None:
     for name in ("run.json", "events.jsonl"):
         (linked / name).unlink()
         (linked / name).symlink_to(outside / SECRET / name)
-    for name, make in {
+    makers: dict[str, Callable[[Path], object]] = {
         "endless info": lambda file: file.symlink_to("/dev/zero"),
         "piped info": os.mkfifo,
         "folder for info": Path.mkdir,
         "deep info": lambda file: file.write_bytes(b"[" * 500_000),
         "key that leads away": lambda file: file.write_bytes(msgspec.json.encode(_INFO | {"key": "../k"})),
-    }.items():
+    }
+    for name, make in makers.items():
         info = _make_run(runs / name, "") / "run.json"
         info.unlink()
         make(info)

@@ -53,7 +53,7 @@ def _sign_in(client: httpx.Client, server: Attacked, **fields: str) -> httpx.Res
 
 def _form_token(client: httpx.Client) -> str:
     page = client.get("/runs/k", headers={"Accept": "text/html"}).text
-    return re.findall(r'name="form_token" value="([^"]+)"', page)[0]
+    return str(re.findall(r'name="form_token" value="([^"]+)"', page)[0])
 
 
 # --- the token ----------------------------------------------------------------------------------

@@ -218,13 +218,14 @@ def _answer(listener: socket.socket, reply: bytes) -> None:
 
 _INTS = [0, -1, 2**63 - 1, 2**63, 10**30, -(10**30)]
 _FLOATS = [0.0, -1.0, 1e308, -1e308, 5e-324]
+_WORST: dict[Any, list[Any]] = {str: [EVIL, ""], bool: [False, True], int: _INTS, float: _FLOATS}
 
 
 def _make_extreme(kind: Any, chance: random.Random) -> Any:
     """Return what a field of this type may hold at the worst, as JSON has it."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if kind in (str, bool, int, float):
-        return chance.choice({str: [EVIL, ""], bool: [False, True], int: _INTS, float: _FLOATS}[kind])
+    if kind in _WORST:
+        return chance.choice(_WORST[kind])
     if origin is typing.Literal:
         return chance.choice(inner)
     if origin is list:
