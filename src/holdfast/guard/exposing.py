@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import msgspec
@@ -26,6 +27,10 @@ _EVERY_S = 1.0
 _WRITE_EVERY_S = 5.0
 _READ_S = 10.0
 """For a request to be sent, and for its answer to be taken."""
+_LASTS_S = 15.0
+"""For all of it: who sends a letter now and then is cut off."""
+_MOST_AT_ONCE = 64
+"""Who are answered; others are hung up on."""
 
 
 class ExposeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,8 +188,35 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     request_queue_size = 64
 
+    def __init__(self, *args: Any) -> None:
+        self._room = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; where there are too many, hang up: they are not to cost the guard more."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Make room afterwards."""
+        timer = threading.Timer(_LASTS_S, _cut, [request])
+        timer.daemon = True
+        timer.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            timer.cancel()
+            self._room.release()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: who hung up too early knows it."""
+
+
+def _cut(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Server6(_Server):
