@@ -82,8 +82,8 @@ class Attacked:
 
     def is_well(self) -> bool:
         """Whether it goes on answering others, and has not met a bug."""
-        with httpx.Client(base_url=self.url, timeout=PATIENCE_S) as other:
-            is_answering = other.get("/healthz").text == "ok\n"
+        reply = self.say(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        is_answering = codes(reply) == [200] and reply.endswith(b"ok\n")
         return is_answering and self.process.poll() is None and "Traceback" not in self.said()
 
 

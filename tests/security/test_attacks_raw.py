@@ -8,8 +8,8 @@ import json
 import time
 
 import pytest
-from attackparts import JSON, TOKEN, Attacked, codes, hear, make_shipment, ship
 
+from attackparts import JSON, TOKEN, Attacked, codes, hear, make_shipment, ship
 from holdfast.serve.web.connection import HEAD_S, LINGER_S
 from holdfast.shipment import MOST_BYTES
 

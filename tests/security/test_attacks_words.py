@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from attackparts import BEGIN, JSON, TOKEN, Attacked, make_line, ship
 from prometheus_client.parser import text_string_to_metric_families
 
+from attackparts import BEGIN, JSON, TOKEN, Attacked, make_line, ship
 from clicalls import call
 from helpers import EVENTS
 from holdfast.shipment import Run, Shipment
-from holdfast.values import AnyEvent
+from holdfast.values import AnyEvent, RunStarted
 
 pytestmark = pytest.mark.processes
 
@@ -268,3 +268,23 @@ def test_numbers_that_no_job_can_have_break_no_page(guard: httpx.Client, server:
     for path in (*pages, *reading, "/metrics", "/api/v1/runs"):
         assert guard.get(path).status_code == 200, path
     assert "Traceback" not in server.said()
+
+
+def test_an_answer_has_a_bound_however_large_events_are(guard: httpx.Client, server: Attacked) -> None:
+    """A page of the log ends after 8 MB; all of it is there, page by page."""
+    sent = 0
+    for part in range(4):
+        lines = [
+            msgspec.Raw(make_line(RunStarted(run_id="x", argv=["w" * 250_000], pid=7), 12 * part + number))
+            for number in range(12)
+        ]
+        answer = ship(guard, Shipment(run=Run(key="large", name="large"), node=0, events=lines))
+        sent += answer.json()["taken"]
+    after, found = 0, 0
+    while True:
+        page = guard.get("/api/v1/runs/large/events", params={"after": after, "limit": 5000})
+        assert len(page.content) < 9 << 20
+        if not page.json()["events"]:
+            break
+        after, found = page.json()["next"], found + len(page.json()["events"])
+    assert (found, sent) == (48, 48)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -43,8 +44,10 @@ def run_number(connection: sa.Connection, key: str) -> int | None:
     return connection.execute(sa.select(_RUN.id).where(_RUN.key == clean(key))).scalar()
 
 
-def find_records(connection: sa.Connection, key: str, after: int, limit: int) -> list[Kept]:
-    """Return a run's events whose number is higher, in order."""
+def find_records(
+    connection: sa.Connection, key: str, after: int, limit: int, most_bytes: int | None = None
+) -> list[Kept]:
+    """Return a run's events whose number is higher, in order; up to so many bytes, but at least one."""
     events = tables.events.c
     query = (
         sa.select(events.number, events.body)
@@ -52,7 +55,19 @@ def find_records(connection: sa.Connection, key: str, after: int, limit: int) ->
         .order_by(events.number)
         .limit(limit)
     )
-    return [kept for number, body in connection.execute(query) for kept in _decode(number, body)]
+    if most_bytes is None:
+        return [kept for number, body in connection.execute(query) for kept in _decode(number, body)]
+    return _decode_some(connection.execute(query, execution_options={"yield_per": 100}), most_bytes)
+
+
+def _decode_some(rows: Iterable[Any], most_bytes: int) -> list[Kept]:
+    found: list[Kept] = []
+    for number, body in rows:
+        most_bytes -= len(body)
+        if found and most_bytes < 0:
+            break
+        found += _decode(number, body)
+    return found
 
 
 def _decode(number: int, body: str) -> list[Kept]:

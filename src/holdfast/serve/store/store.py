@@ -66,10 +66,15 @@ class Store:
         with self._database.read() as connection:
             return queries.find_run(connection, key)
 
-    def records(self, key: str, *, after: int = 0, limit: int = 10_000) -> list[Kept]:
-        """Return a run's events with a higher number, in the order in which they were taken."""
+    def records(
+        self, key: str, *, after: int = 0, limit: int = 10_000, most_bytes: int | None = None
+    ) -> list[Kept]:
+        """Return a run's events with a higher number, in the order in which they were taken.
+
+        With a limit of bytes fewer may come than there are, but at least one.
+        """
         with self._database.read() as connection:
-            return queries.find_records(connection, key, after, max(0, limit))
+            return queries.find_records(connection, key, after, max(0, limit), most_bytes)
 
     def pace(self, key: str, *, points: int = 600, since: str | None = None) -> list[PacePoint]:
         """Return at most so many points over the time of the run, or since then; stretches are of one length.

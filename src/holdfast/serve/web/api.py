@@ -18,6 +18,7 @@ from holdfast.serve.web.intake import is_good_key
 _MOST_RUNS = 500
 _MOST_POINTS = 5000
 _MOST_EVENTS = 5000
+_MOST_EVENT_BYTES = 8 << 20
 
 
 def routes(context: Context) -> list[Route]:
@@ -80,7 +81,8 @@ class _Api:
     def events(self, request: Request) -> Response:
         row = find_row(self._context, request)
         after = read_int(request, "after", 0, 2**62, least=0)
-        kept = self._store.records(row.key, after=after, limit=read_int(request, "limit", 1000, _MOST_EVENTS))
+        limit = read_int(request, "limit", 1000, _MOST_EVENTS)
+        kept = self._store.records(row.key, after=after, limit=limit, most_bytes=_MOST_EVENT_BYTES)
         return answer({"events": kept, "next": kept[-1].number if kept else after})
 
     def orders(self, request: Request) -> Response:
