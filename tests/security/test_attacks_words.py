@@ -187,6 +187,26 @@ def test_a_report_and_a_terminal_show_them_as_text(
         assert not {"\x1b", "\x07", "\u202e"} & set(text)
 
 
+def test_numbers_that_no_job_can_have_break_no_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Step times of nothing and of for ever, steps beyond all numbers, and a clock that goes backwards."""
+    for seed in range(8):
+        chance = random.Random(seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        events = [msgspec.json.encode(event) + b"\n" for event in make_extremes(chance)]
+        (folder / "events.jsonl").write_bytes(b"".join(events))
+        rows = [
+            {"at": f"2026-11-17T0{8 + number % 2}:00:0{number}+00:00", "node": 0, "attempt": 0}
+            | {"steps": {"0": chance.choice(_INTS)}, "duration_s": {"0": chance.choice(_FLOATS)}}
+            for number in range(9)
+        ]
+        (folder / "summaries.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        assert call(["report", str(folder), "--out", str(folder / "report.html")], monkeypatch) == 0
+        assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_hostile_server_cannot_speak_to_the_terminal(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,24 +263,25 @@ def _make_extreme(kind: Any, chance: random.Random) -> Any:
     return tag | {each.encode_name: _make_extreme(each.type, chance) for each in msgspec.structs.fields(kind)}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_numbers_that_no_job_can_have_break_no_page(guard: httpx.Client, server: Attacked, seed: int) -> None:
-    """Nor does any of them keep the server busy."""
-    chance = random.Random(seed)
+def make_extremes(chance: random.Random) -> list[dict[str, Any]]:
+    """Return lines of a log in which every number is the worst that it may be."""
     stamp = {"schema": 1, "at": "2026-11-17T10:00:00+00:00", "host": EVIL, "node": 0, "type": "instant"}
     events = [
         stamp
-        | {"event_id": f"{seed}-{number}-{kind.__name__}", "attempt": chance.choice(_INTS[:4])}
+        | {"event_id": f"{number}-{kind.__name__}", "attempt": chance.choice(_INTS[:4])}
         | _make_extreme(kind, chance)
         for kind in typing.get_args(AnyEvent)
         for number in range(4)
     ]
     chance.shuffle(events)
-    body = {
-        "run": {"key": f"n{seed}", "name": "n"},
-        "node": 0,
-        "events": events[: chance.choice([3, 12, 100])],
-    }
+    return events[: chance.choice([3, 12, 100])]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_numbers_that_no_job_can_have_break_no_page(guard: httpx.Client, server: Attacked, seed: int) -> None:
+    """Nor does any of them keep the server busy."""
+    events = make_extremes(random.Random(seed))
+    body = {"run": {"key": f"n{seed}", "name": "n"}, "node": 0, "events": events}
     answer = guard.post("/api/v1/shipments", content=msgspec.json.encode(body), headers=JSON)
     assert answer.status_code == 200
     pages = [page.replace("evil", f"n{seed}") for page in _PAGES]

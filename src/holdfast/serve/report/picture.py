@@ -68,6 +68,8 @@ def draw_run(tale: Tale) -> str:
     if len(points) < 2 or first_s is None:
         return ""
     last_s = max(points[-1].at_s, moment_s(tale.view.ended_at or "") or 0.0)
+    if last_s <= first_s:  # A log may say anything.
+        return ""
     unit_s, unit = _unit(last_s - first_s)
     across = Axis(0.0, (last_s - first_s) / unit_s, (_LEFT, _RIGHT))
     highest_s = _highest(points)
@@ -89,7 +91,7 @@ def _points(tale: Tale) -> list[Point]:
     points = []
     for row in tale.files.rows:
         at_s = moment_s(row.at)
-        times = sorted(value for value in row.duration_s.values() if 0 < value < 1e9)
+        times = sorted(value for value in row.duration_s.values() if 1e-9 < value < 1e9)
         if at_s is not None and times:
             points.append(
                 Point(
