@@ -58,7 +58,7 @@ def main() -> None:
         if options.plot is not None:
             options.plot.write_text(_draw(samples, spans, shape.steps_per_s(frozenset())))
         if not row["same bits"] and options.keep is not None:
-            options.keep.write_text(run.said)
+            options.keep.write_text(run.said + run.joined.read_text(errors="replace"))
     common.show("soak", [row], _notes(samples, steps, options), as_json=options.json)
     sys.exit(not row["same bits"])
 

@@ -30,6 +30,8 @@ class Launched:
         folder.mkdir(parents=True, exist_ok=True)
         self.run_dir = folder / "run"
         self._out = folder / "out.txt"
+        self.joined = folder / "joined.txt"
+        """What workers print that joined by themselves."""
         words = [verb, "--run-dir", str(self.run_dir), "--nproc-per-node", str(workers), *flags]
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
@@ -116,7 +118,9 @@ class Launched:
 
     def digests(self) -> dict[int, str]:
         """Return the hash of each rank's parameters at its end."""
-        return {int(rank): digest for rank, digest in re.findall(r"rank (\d+) digest (\w+)", self.said)}
+        joined = self.joined.read_text(errors="replace") if self.joined.exists() else ""
+        found = re.findall(r"rank (\d+) digest (\w+)", self.said + joined)
+        return {int(rank): digest for rank, digest in found}
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class Fleet:
             self._extra = []
 
     def _join(self, node: str) -> None:
-        self._joined[node] = start_joining(self._run.run_dir, self._run.run_dir / "joined.txt")
+        self._joined[node] = start_joining(self._run.run_dir, self._run.joined)
 
     def sample(self, began_s: float, step: int) -> Sample:
         """Look at the processes."""

@@ -11,7 +11,6 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from webparts import TOKEN, Running, make_shipment, running, ship
 
 from holdfast.serve.store import Store
 from holdfast.serve.web.forms import safe_next
@@ -22,6 +21,7 @@ from holdfast.serve.web.sessions import Sessions
 from holdfast.serve.web.settings import Settings
 from holdfast.serve.web.trouble import answer_failure
 from holdfast.serve.web.views import failures
+from webparts import TOKEN, Running, make_shipment, running, ship
 
 _READING = ["/", "/api/v1/runs", "/api/v1/runs/k", "/api/v1/live", "/metrics", "/nowhere"]
 
