@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from holdfast.diagnose.telling import tell_suspect
 from holdfast.incidents.draft import Draft, open_draft
 from holdfast.incidents.order import seconds_between
-from holdfast.incidents.values import IncidentKind, Stage
+from holdfast.incidents.values import SILENT, IncidentKind, Stage
 from holdfast.values import JobHung, Record, Regrouped, WorkerDied, WorkerHung, WorkerReturned
 
 RESTARTED = "training goes on after a restart"
@@ -115,8 +115,7 @@ class Standstills:
         self.move(record)
         for rank in event.dead:
             if rank not in event.members and not self._is_known(rank):
-                words = f"rank {rank} does not answer any more"
-                self._tell_gone(record, rank, words)
+                self._tell_gone(record, rank, f"rank {rank} {SILENT}")
         deaths = self.deaths
         # A regrouping that began before a death can still name the one that died.
         if deaths is not None and not set(deaths.ranks) & set(event.members) - set(event.newcomers):

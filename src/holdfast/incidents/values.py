@@ -15,6 +15,10 @@ RunState = Literal["starting", "training", "slow", "degraded", "hung", "failed",
 """``degraded``: it trains without some of its workers. ``lost``: its launcher was killed."""
 
 
+SILENT = "does not answer any more"
+"""Of who is gone, until its launcher says what it was."""
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of an incident."""
 
@@ -50,6 +54,12 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Whether it is not over."""
         return self.closed_at is None
+
+    @property
+    def words(self) -> str:
+        """What it is: what was first seen of it, or what that turned out to be."""
+        seen = [stage.words for stage in self.stages if stage.name == "detected"]
+        return next((words for words in seen if not words.endswith(SILENT)), seen[0] if seen else self.kind)
 
     @property
     def last(self) -> StageName:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
+
 from holdfast.incidents.values import RunView, Worker, WorkerState
 from holdfast.serve.store import RankPace
 from holdfast.serve.web.views.workers import MOST_BLOCKS, make_cells, make_grid, open_block
@@ -65,3 +67,13 @@ def test_many_workers_are_blocks_with_the_worst_of_them() -> None:
     ranks = [cell.worker.rank for cell in opened[1] if cell.worker is not None]
     assert ranks == list(range(bad.first, bad.first + bad.size))
     assert open_block(view, [], 7) is None
+
+
+def test_who_does_more_because_another_is_slow_is_not_shown_as_slow() -> None:
+    """Where work is shared unevenly own times cannot be compared; who was named keeps its colour."""
+    slow = msgspec.structs.replace(_worker(1, place=1), speed=0.5)
+    view = RunView(pp=2, workers=(_worker(0, place=0), slow))
+    grid = make_grid(view, [_pace(0, 0.3), _pace(1, 0.1)])
+    assert not grid.is_even
+    [first, second] = grid.rows[0].cells
+    assert (first.band, second.ratio) == (0, 2.0)

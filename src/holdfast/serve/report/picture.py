@@ -143,7 +143,7 @@ def _bands(
             continue
         left, right = at(opened_s), at(closed_s if closed_s is not None else last_s)
         box = Box(left, _TOP, max(2.0, right - left), _BOTTOM - _TOP)
-        yield box.draw(incident.kind, title=f"incident {number}: {incident.stages[0].words}")
+        yield box.draw(incident.kind, title=f"incident {number}: {incident.words}")
         yield text(min(left + 4, _RIGHT - 12), _BOTTOM - 6, str(number), "k")
 
 

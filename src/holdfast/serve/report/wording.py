@@ -68,7 +68,7 @@ def tell_incident(incident: Incident) -> str:
 
 
 def _tell_begin(incident: Incident) -> str:
-    said = incident.stages[0].words
+    said = incident.words
     if incident.kind != "death":
         return said if not incident.suspects or incident.kind == "slow" else f"{said}: {_accuse(incident)}"
     causes = [each.words for each in incident.stages if each.name == "detected" and " died: " in each.words]

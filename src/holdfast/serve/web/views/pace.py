@@ -64,7 +64,7 @@ def _shade(incident: Incident, timed: Sequence[tuple[datetime, PacePoint]]) -> S
     first, last = timed[0][0], timed[-1][0]
     if closed < first or start > last:
         return None
-    words = incident.stages[0].words if incident.stages else incident.kind
+    words = incident.words
     return Shade(max(start, first), min(closed, last), incident.kind, words)
 
 

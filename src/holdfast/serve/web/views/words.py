@@ -122,4 +122,4 @@ def headline(incident: Incident) -> str:
         return tell_suspect(incident.suspects[0]) + (f", and {more} more" if more else "")
     if incident.kind == "death" and len(incident.ranks) > 1:
         return f"{len(incident.ranks)} workers died: ranks {', '.join(map(str, incident.ranks[:12]))}"
-    return incident.stages[0].words if incident.stages else incident.kind
+    return incident.words

@@ -83,17 +83,28 @@ class Grid(NamedTuple):
     counts: tuple[tuple[Look, int], ...]
     """How many workers are in each state, the worst first."""
     is_timed: bool
+    is_even: bool = True
+    """Whether own times can be compared."""
 
 
 def make_grid(view: RunView, paces: Sequence[RankPace]) -> Grid:
     """Return how all workers are to be shown."""
-    cells = make_cells(view.workers, paces)
+    is_even = is_shared_evenly(view.workers)
+    cells = make_cells(view.workers, paces if is_even else ())
     counts = tuple((WORKER_LOOKS[state], count) for state in _WORST if (count := _count(view.workers, state)))
     is_timed = any(cell.ratio is not None for cell in cells.values())
     if len(cells) > MOST_CELLS:
-        return Grid((), (), make_blocks(view, cells), counts, is_timed)
+        return Grid((), (), make_blocks(view, cells), counts, is_timed, is_even)
     columns, rows = _by_place(view, cells) if _is_table(view) else _by_node(view, cells)
-    return Grid(columns, rows, (), counts, is_timed)
+    return Grid(columns, rows, (), counts, is_timed, is_even)
+
+
+def is_shared_evenly(workers: Iterable[Worker]) -> bool:
+    """Say whether all have the same to do; else who does more needs more time, and is none the slower."""
+    told = list(workers)
+    is_pipeline = any(worker.place is not None for worker in told)
+    is_short = is_pipeline and any(worker.state in ("dead", "left") for worker in told)
+    return not is_short and all(worker.speed == 1.0 for worker in told)
 
 
 def make_cells(workers: Iterable[Worker], paces: Iterable[RankPace]) -> dict[int, Cell]:
@@ -103,7 +114,8 @@ def make_cells(workers: Iterable[Worker], paces: Iterable[RankPace]) -> dict[int
     found = {}
     for worker in workers:
         own_s = own.get(worker.rank)
-        ratio = own_s / usual if own_s is not None and usual > 0 else worker.slowdown
+        told = worker.slowdown or (1.0 / worker.speed if 0 < worker.speed < 1 else None)
+        ratio = own_s / usual if own_s is not None and usual > 0 else told
         found[worker.rank] = Cell(worker, ratio, own_s)
     return found
 
@@ -179,7 +191,7 @@ def _note(worker: Worker, own_s: float | None, ratio: float | None) -> str:
     if own_s is not None:
         told.append(f"needs {say_step(own_s)} of its own")
     if ratio is not None:
-        told.append(f"{say_times(ratio)} the median")
+        told.append(f"{say_times(ratio)} {'the median' if own_s is not None else 'a healthy one'}")
     if worker.speed != 1.0:
         told.append(f"the plan reckons with {worker.speed:.2f} of a healthy one")
     return " ".join(parts).replace(" :", ":") + "".join(f", {each}" for each in told)
