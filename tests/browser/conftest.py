@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
     from room import Room
 
 
@@ -34,9 +35,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def room(browser: Browser, tmp_path: Path) -> Iterator[Room]:
     """A server with an empty store, and a page that must not complain."""
-    from room import Room
-
     from holdfast.serve.store import Store
+    from room import Room
 
     store = Store.open(str(tmp_path / "store.sqlite"))
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from room import TOKEN, Room
 
 from holdfast.values import Ordered, RunEnded
+from room import TOKEN, Room
 from roomruns import Scribe, make_pipeline, make_slow, start
 
 pytestmark = pytest.mark.processes

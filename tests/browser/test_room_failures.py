@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
-from room import Room
 
 from holdfast.errors import StoreError
+from room import Room
 from roomruns import Scribe, start
 
 pytestmark = pytest.mark.processes

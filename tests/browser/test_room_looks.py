@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Browser, expect
-from room import Room
 
 from holdfast.values import RunEnded
+from room import Room
 from roomruns import Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
 
 pytestmark = pytest.mark.processes

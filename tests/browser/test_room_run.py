@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 from playwright.sync_api import expect
-from room import Room
 
 from helpers import make_death
 from holdfast.values import Regrouped, StepSeen, WorkerDied
+from room import Room
 from roomruns import EVIL, Scribe, make_death_story, make_pipeline, make_profile, make_slow, start
 
 pytestmark = pytest.mark.processes

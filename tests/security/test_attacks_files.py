@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from attackparts import BEGIN, JSON, TOKEN, Attacked, attacked, make_line
 
+from attackparts import BEGIN, JSON, TOKEN, Attacked, attacked, make_line
 from helpers import wait_until
 from holdfast.errors import InputError
 from holdfast.observe.tail import Place, read_on

@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx
 import pytest
-from attackparts import JSON, TOKEN, Attacked, attacked, codes, hear, make_shipment, ship
 from starlette.routing import Route
 
+from attackparts import JSON, TOKEN, Attacked, attacked, codes, hear, make_shipment, ship
 from helpers import wait_until
 from holdfast.serve.store import Store
 from holdfast.serve.web import forms, gate

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from webparts import TOKEN, Running, open_store, running
 
 from holdfast.serve.store import Store
+from webparts import TOKEN, Running, open_store, running
 
 
 @pytest.fixture

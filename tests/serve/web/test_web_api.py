@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import msgspec
 import pytest
-from webparts import make_line, make_shipment, running, ship
 
 from helpers import CHANGE, wait_until
 from holdfast.incidents.values import RunView
@@ -21,6 +20,7 @@ from holdfast.serve.web.live import Live
 from holdfast.serve.web.stream import Streams
 from holdfast.shipment import Run, Shipment
 from holdfast.values import AttemptStarted, JobSlowed, RunEnded
+from webparts import make_line, make_shipment, running, ship
 
 
 def test_a_run_is_seen_as_its_events_tell(guard: httpx.Client, stranger: httpx.Client) -> None:

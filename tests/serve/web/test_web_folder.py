@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from webparts import BEGIN, make_line, make_summary
 
 from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.store import Store
@@ -17,6 +16,7 @@ from holdfast.serve.web.folder import Folder
 from holdfast.serve.web.notebook import Notebook
 from holdfast.serve.web.writer import Writer
 from holdfast.values import AnyEvent, RunEnded
+from webparts import BEGIN, make_line, make_summary
 
 _INFO = {
     "schema": 1,

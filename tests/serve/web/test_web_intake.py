@@ -13,7 +13,6 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from webparts import BEGIN, TOKEN, Running, make_shipment, open_store, running, ship
 
 from helpers import wait_until
 from holdfast.errors import StoreError
@@ -21,6 +20,7 @@ from holdfast.serve.store import Store, Taken
 from holdfast.serve.web import writer as writing
 from holdfast.shipment import MOST_BYTES, MOST_EVENTS, Order, Receipt, Run, Shipment
 from holdfast.values import RunStarted
+from webparts import BEGIN, TOKEN, Running, make_shipment, open_store, running, ship
 
 _LONG = RunStarted(run_id="x", argv=["w" * 50_000], pid=7)
 _JSON = {"Content-Type": "application/json"}

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from webparts import BEGIN, TOKEN, make_line, make_shipment, running, ship
 
 from helpers import wait_until
 from holdfast.serve.store import Store
 from holdfast.values import Ordered, RunEnded
+from webparts import BEGIN, TOKEN, make_line, make_shipment, running, ship
 
 
 def _order(client: httpx.Client, wish: Any, key: str = "k") -> httpx.Response:

@@ -20,7 +20,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from webparts import BEGIN, TOKEN, make_line, make_shipment, make_summary, ship
 
 from clicalls import call
 from helpers import run_python, wait_until
@@ -30,6 +29,7 @@ from holdfast.serve.web.secret import keep_token, read_token
 from holdfast.serve.web.server import Request, listen, settle
 from holdfast.serve.web.settings import Settings
 from holdfast.values import StepSeen
+from webparts import BEGIN, TOKEN, make_line, make_shipment, make_summary, ship
 
 pytestmark = pytest.mark.processes
 
