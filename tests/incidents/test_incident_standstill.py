@@ -62,6 +62,15 @@ def test_a_job_that_goes_on_without_somebody_is_degraded_until_it_is_back() -> N
     assert back.workers[3].place == 3
 
 
+def test_longer_steps_without_a_worker_are_lost_too() -> None:
+    """Against what steps took while all were there, until all are there again."""
+    records = [*OPENING, tell(10, died(3)), tell(10.5, regrouped(1, 0, 1, 2, dead=[3], version=7))]
+    back = tell(40, regrouped(2, 0, 1, 2, 3, newcomers=[3], version=22))
+    rows = [row(3, 0), row(9, 6), row(11, 8), row(31, 18), row(50, 40)]
+    (incident,) = tell_story([*records, back], summaries=rows).incidents
+    assert incident.lost_s == pytest.approx(0.5 + (20 - 10 * 1.0))
+
+
 def test_somebody_new_in_the_place_of_a_dead_worker_ends_the_incident() -> None:
     """Another place would not."""
     gone = [tell(10, died(2)), tell(10.5, regrouped(1, 0, 1, 3, places=[0, 1, 3], dead=[2]))]

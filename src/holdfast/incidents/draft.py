@@ -50,6 +50,10 @@ class Draft(msgspec.Struct, kw_only=True):
     """How much longer steps take now; None: no longer, or others tell what is lost."""
     before_s: float = 0.0
     """For how long it had gone on when it was noticed."""
+    stood_s: float = 0.0
+    """Lost before the others went on without who died."""
+    went_on: tuple[int, str] | None = None
+    """The first step that was seen after that, and when."""
 
     def tell(self, name: StageName, record: Record, words: str | None = None) -> None:
         """Add a moment."""
@@ -70,6 +74,15 @@ class Draft(msgspec.Struct, kw_only=True):
     def stand_until(self, at: str) -> None:
         """Reckon that nobody trained from when it began until now."""
         self.lost_s = self.before_s + seconds_between(self.opened_at, at)
+
+    def lag(self, step: int, at: str) -> None:
+        """Take in a step that was made with somebody missing: what it took more than before is lost."""
+        if self.healthy_s is None or self.went_on is None:
+            self.went_on, self.stood_s = (step, at), self.lost_s
+            return
+        first, since = self.went_on
+        lagged_s = seconds_between(since, at) - (step - first) * self.healthy_s
+        self.lost_s = max(self.lost_s, self.stood_s + lagged_s)
 
     # --- what steps take ----------------------------------------------------------------------
 

@@ -29,6 +29,10 @@ class Standstills:
         self.missing: list[Draft] = []
         """Deaths after which the others went on."""
         self._hang_step = -1
+        self.usual_s: float | None = None
+        """What a healthy step takes, where a detector has told."""
+        self._seen: list[tuple[int, str]] = []
+        """The first step that was seen while all were there, and the last, with their times."""
         self._places: dict[int, int] = {}
         """By rank, the last one that it held."""
 
@@ -47,6 +51,7 @@ class Standstills:
                 self._halt(record, step, event.lasted_s, whom)
                 self._name(record, event)
             case Regrouped(generation=0) as event:
+                self._seen = []
                 self.restart(record)
                 self._places = _places(event)
             case Regrouped() as event:
@@ -87,6 +92,7 @@ class Standstills:
 
     def step(self, step: int, at: str) -> None:
         """Take in a step that was made at some time: a hang that was before it is over."""
+        self._follow(step, at)
         hang = self.hang
         # Who reads a log again hears of steps that were made before the hang only after it.
         if hang is not None and step > self._hang_step and seconds_between(hang.opened_at, at) > 0:
@@ -95,6 +101,22 @@ class Standstills:
             words = f"training goes on with step {step}"
             hang.stages.append(Stage(name="closed", at=at, words=words, event_id=""))
             self.hang = None
+
+    def _follow(self, step: int, at: str) -> None:
+        """Take in how long steps take: of a healthy job, or of one in which somebody is missing."""
+        if self.missing:
+            self.missing[0].lag(step, at)
+        elif self.deaths is None and self.hang is None:
+            self._seen = [*self._seen[:1], (step, at)]
+
+    def _usual_s(self) -> float | None:
+        """Return what a step took while all were there."""
+        if self.usual_s is not None:
+            return self.usual_s
+        if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
+            return None
+        (first, since), (last, until) = self._seen
+        return seconds_between(since, until) / (last - first)
 
     # --- deaths -------------------------------------------------------------------------------
 
@@ -121,6 +143,7 @@ class Standstills:
         if deaths is not None and not set(deaths.ranks) & set(event.members) - set(event.newcomers):
             deaths.stand_until(record.stamp.at)
             deaths.tell("done", record)
+            deaths.healthy_s = self._usual_s()
             self.missing.append(deaths)
             self.deaths = None
         for draft in [each for each in self.missing if self._is_whole(each, event)]:

@@ -60,6 +60,8 @@ class Troubles:
         """Take in what happened; ``is_head``: the run goes on as long as who told it does."""
         if isinstance(record.event, _MOVING):
             self._still.move(record)
+        if isinstance(record.event, JobSlowed) and self._still.usual_s is None:
+            self._still.usual_s = record.event.change.before_s
         match record.event:
             case JobSlowed() | JobRelieved() | SuspectsNamed() | Profiled() | Probed() | IncidentClosed():
                 self._slow.add(record, self._step)
