@@ -131,6 +131,11 @@ class Draft(msgspec.Struct, kw_only=True):
     def _saved(self, step: int) -> float:
         return self.saved_s + (0.0 if self.effect is None else self.effect.until(step))
 
+    def _stood(self) -> float:
+        if self.kind == "slow":
+            return 0.0
+        return self.lost_s if self.went_on is None else self.stood_s
+
     def view(self, step: int) -> Incident:
         """Return it as it is now, with the last step that was seen."""
         return Incident(
@@ -143,6 +148,7 @@ class Draft(msgspec.Struct, kw_only=True):
             ranks=tuple(self.ranks),
             suspects=tuple(self.suspects),
             lost_s=self._lost(step),
+            stood_s=self._stood(),
             paid_s=self.paid_s,
             saved_s=self._saved(step),
         )

@@ -45,6 +45,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     suspects: tuple[Suspect, ...] = ()
     lost_s: float = 0.0
     """Against a healthy job, what was done about it included."""
+    stood_s: float = 0.0
+    """Of that, nobody trained: after deaths and hangs."""
     paid_s: float = 0.0
     """Of that, for what was done about it."""
     saved_s: float = 0.0

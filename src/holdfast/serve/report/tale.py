@@ -23,7 +23,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     still_s: float
     """Nobody trained: from a death or a hang until training went on, restarts included."""
     slow_s: float
-    """Lost because steps took too long, pauses to do something about it included."""
+    """Lost because steps took too long: something was slow, or missing. Pauses to do something are in it."""
 
     @property
     def ettr(self) -> float | None:
@@ -85,17 +85,17 @@ def _reckon(view: RunView, records: Sequence[Record], ended_at: str) -> Times:
         whole_s=last_s - first_s,
         startup_s=max(0.0, both_s - still_s),
         still_s=still_s,
-        slow_s=sum(each.lost_s for each in view.incidents if each.kind == "slow"),
+        slow_s=sum(each.lost_s - each.stood_s for each in view.incidents),
     )
 
 
 def standing(incident: Incident) -> tuple[float, float] | None:
     """Return when nobody trained because of it."""
-    if incident.kind == "slow" or incident.lost_s <= 0:
+    if incident.stood_s <= 0:
         return None
     ends = [stage.at for stage in incident.stages if stage.name in ("done", "closed")]
     end_s = moment_s(ends[0] if ends else incident.stages[-1].at)
-    return None if end_s is None else (end_s - incident.lost_s, end_s)
+    return None if end_s is None else (end_s - incident.stood_s, end_s)
 
 
 def _startups(records: Sequence[Record]) -> list[tuple[float, float]]:
