@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from helpers import Ears
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # Slow is what the machine is, not the test.
 settings.register_profile(
@@ -25,6 +30,19 @@ def ears() -> Iterator[Ears]:
     ears = Ears()
     yield ears
     ears.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, without a window; for one file only: no other loop can run beside playwright's."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("needs Chromium")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
 
 
 @pytest.fixture

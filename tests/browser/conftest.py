@@ -1,8 +1,7 @@
-"""A browser for the tests, where there is one."""
+"""A server for the browser tests."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,23 +12,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from room import Room
-
-
-def _find_chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("needs Chromium")
-    return found
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Chromium, without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=_find_chromium(), args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

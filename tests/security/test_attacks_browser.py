@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import shutil
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -23,19 +22,6 @@ _INJECTED = """<script>document.title = 'evil'</script>
 <script src="data:text/javascript,document.title = 'evil'"></script>
 <base href="http://evil.example/">
 <form id="elsewhere" action="http://evil.example/" method="post"><button>send</button></form>"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium, without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("needs Chromium")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import sync_playwright
 
 from helpers import EVENTS, make_death
 from holdfast.findings import Suspect
@@ -20,6 +20,9 @@ from holdfast.serve.report.picture import draw_run
 from holdfast.serve.report.wording import tell_time
 from holdfast.values import AnyEvent, JobHung, SuspectsNamed, WorkerDied
 from runstories import START, died, eventful, slowed, started, tell, write_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 NASTY = '<script>alert(1)</script> & "x" \x1b[31m \u202e `` ``` | # \n <!-- -->'
 
@@ -194,20 +197,21 @@ def test_durations_have_the_unit_that_fits(seconds: float, words: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_browser_shows_the_page_on_a_narrow_screen_and_loads_nothing_else(tmp_path: Path) -> None:
+def test_a_browser_shows_the_page_on_a_narrow_screen_and_loads_nothing_else(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Nothing sticks out at 400 pixels, and light and dark differ."""
     path = tmp_path / "report.html"
     path.write_text(render(read_tale(write_run(tmp_path / "run", *eventful())), ".html"))
     colours, asked = set(), []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 400, "height": 800}, color_scheme=scheme)
-            page.on("request", lambda request: asked.append(request.url))
-            page.goto(path.as_uri())
-            assert page.evaluate("document.documentElement.scrollWidth") == 400
-            assert page.locator("section").count() == 3
-            colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        browser.close()
+    schemes: list[Literal["light", "dark"]] = ["light", "dark"]
+    for scheme in schemes:
+        page = browser.new_page(viewport={"width": 400, "height": 800}, color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        assert page.locator("section").count() == 3
+        colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.close()
     assert len(colours) == 2
     assert set(asked) == {path.as_uri()}
