@@ -44,7 +44,7 @@ class Nodes:
     def keeps_store(self) -> bool:
         """Say whether somebody does: who comes first, and who may never leave."""
         with socket.socket() as door:
-            return door.connect_ex(("localhost", self._port)) == 0
+            return door.connect_ex(("localhost", int(self._port))) == 0
 
     def make_slow(self, name: str) -> None:
         (self._folder / "SLOW_FILE").write_text(name)

@@ -39,8 +39,8 @@ def test_a_job_survives_the_death_of_a_worker(tmp_path: Path) -> None:
     events = [record.event for record in run.events().records]
     assert [event.death.rank for event in events if isinstance(event, WorkerDied)] == [1]
     assert [event for event in events if isinstance(event, Regrouped)] == [
-        Regrouped(generation=0, members=[0, 1, 2], version=0, places=[0, 1, 2], dead=[]),
-        Regrouped(generation=1, members=[0, 2], version=0, places=[0, 2], dead=[1]),
+        Regrouped(generation=0, members=[0, 1, 2], version=0, places=[0, 1, 2], microbatches=2, dead=[]),
+        Regrouped(generation=1, members=[0, 2], version=0, places=[0, 2], microbatches=2, dead=[1]),
     ]
     assert [event.reason for event in events if isinstance(event, AttemptEnded)] == ["succeeded"]
     assert [event.exit_code for event in events if isinstance(event, RunEnded)] == [0]

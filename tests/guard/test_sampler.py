@@ -141,8 +141,8 @@ def test_a_stopped_process_is_in_state_t(start: Start) -> None:
     sampler = Sampler(lambda: {0: worker.pid})
     wait_until(lambda: sampler.sample().processes[0].state == "S", "sleeping")
     worker.send_signal(signal.SIGSTOP)
-    wait_until(lambda: sampler.sample().processes[0].state != "S", "stopping")
-    assert sampler.sample().processes[0].state == "T"
+    # It may be seen waking up first, to be stopped.
+    wait_until(lambda: sampler.sample().processes[0].state == "T", "stopping")
 
 
 def test_writes_are_counted(start: Start, tmp_path: Path) -> None:
