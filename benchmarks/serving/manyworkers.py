@@ -43,7 +43,7 @@ def measure(options: argparse.Namespace) -> common.Part:
         store = f"{name}/store.sqlite"
         began = datetime.now(UTC) - timedelta(seconds=SECONDS)
         _fill(store, began)
-        server = Served(Path(name), store)
+        server = Served(Path(name), store, is_open=True)
         try:
             row = {"workers": NODES * PER_NODE, **_weigh(server), **_load(server)}
         finally:

@@ -26,8 +26,10 @@ PATIENCE_S = 120.0
 class Served:
     """One server, always at the same address."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(self, folder: Path, store: str, *, is_open: bool = False) -> None:
+        """Start it; ``is_open``: whoever is on this machine may read, and nobody sends."""
         self.store = store
+        self._is_open = is_open
         self.token = secrets.token_hex()
         self._folder = folder
         self._out = (folder / "server.txt").open("ab")
@@ -48,7 +50,8 @@ class Served:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command = [sys.executable, "-m", "holdfast.cli", "serve", str(self._folder / "none"), "--store"]
-        command += [self.store, "--port", str(self.port), "--token-file", str(self._token_file)]
+        command += [self.store, "--port", str(self.port)]
+        command += [] if self._is_open else ["--token-file", str(self._token_file)]
         self.process = psutil.Popen(command, stdout=self._out, stderr=subprocess.STDOUT)
         until_s = time.monotonic() + PATIENCE_S
         while self.get("/healthz")[0] != 200:
@@ -87,7 +90,7 @@ class Served:
         began_s = time.monotonic()
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.request("GET", path)
+            connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
             reply = connection.getresponse()
             reply.read()
             return reply.status, time.monotonic() - began_s
