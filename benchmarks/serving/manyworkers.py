@@ -120,7 +120,7 @@ def _weigh(server: Served) -> dict[str, Any]:
         "first s": first_s,
         "later s": statistics.median(later_s),
         "page KB": len(page) / 1000,
-        "series": sum(b'run="large"' in line for line in series),
+        "series": sum(b'run="large' in line for line in series),
     }
 
 
