@@ -9,6 +9,7 @@ from holdfast.incidents.story import Story, tell_story
 from holdfast.values import (
     Applied,
     AttemptEnded,
+    Dropped,
     GuardDied,
     GuardStarted,
     IncidentClosed,
@@ -283,3 +284,12 @@ def test_unknown_ranks_are_named_but_are_no_workers() -> None:
     )
     assert [worker.rank for worker in view.workers] == [0, 1]
     assert [incident.ranks for incident in view.incidents] == [(77,), (78,)]
+
+
+def test_a_decision_that_came_to_nothing_is_no_deed() -> None:
+    """Nothing was changed, so nothing can be verified or undone."""
+    dropped = Dropped(number=1, level="S2", reason="the workers did not meet within 60 s")
+    records = [tell(0, START), tell(1, started(0, 1)), tell(5, slowed(5)), tell(6, decided(1, "S2"))]
+    (incident,) = tell_story([*records, tell(70, dropped)]).incidents
+    assert [stage.name for stage in incident.stages] == ["detected", "decided", "decided"]
+    assert incident.stages[-1].words == "S2 was not done: the workers did not meet within 60 s"

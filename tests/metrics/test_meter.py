@@ -100,7 +100,7 @@ def test_incidents_are_counted_by_whether_somebody_did_something() -> None:
         _incident("a", "detected", "done", "closed", closed_at="x", lost_s=4.0, paid_s=1.0, saved_s=9.0),
         _incident("b", "detected", "named", "decided", lost_s=2.0),
         _incident("c", "detected", "done"),
-        _incident("d", "detected", "done", words="S2 was not done: the workers did not meet"),
+        _incident("d", "detected", "decided", words="S2 was not done: the workers did not meet"),
     )
     seen = make_seen(4)
     bill = Bill(lost_gpu_h=2.0, paid_gpu_h=1.0, saved_gpu_h=0.5)

@@ -11,6 +11,7 @@ from holdfast.incidents.draft import Draft, open_draft
 from holdfast.values import (
     Applied,
     Decided,
+    Dropped,
     IncidentClosed,
     JobRelieved,
     JobSlowed,
@@ -66,6 +67,8 @@ class Slowness:
             case Verified() as event:
                 slow.verify(event)
                 slow.tell("verified", record)
+            case Dropped():
+                slow.tell("decided", record)  # Nothing was done: it is about the decision.
             case _:
                 slow.tell("done", record)
 

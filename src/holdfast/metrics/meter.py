@@ -9,7 +9,7 @@ from typing import get_args
 
 import msgspec
 
-from holdfast.incidents.values import Incident, IncidentKind, RunState, Stage, WorkerState
+from holdfast.incidents.values import Incident, IncidentKind, RunState, WorkerState
 from holdfast.metrics.ratchet import Ratchet, Ratchets
 from holdfast.metrics.seen import RunSeen
 from holdfast.metrics.sheet import Sheet
@@ -139,9 +139,4 @@ def _describe_incidents(seen: RunSeen, ratchet: Ratchet, sheet: Sheet) -> None:
 
 def is_attended(incident: Incident) -> bool:
     """Say whether something has been done about it."""
-    return any(is_deed(stage) for stage in incident.stages)
-
-
-def is_deed(stage: Stage) -> bool:
-    """Say whether something was done; a decision that came to nothing is told as ``done`` too."""
-    return stage.name == "done" and " was not done: " not in stage.words
+    return any(stage.name == "done" for stage in incident.stages)

@@ -61,8 +61,10 @@ def test_a_moment_that_is_none_is_not_told() -> None:
 
 
 def test_a_decision_that_came_to_nothing_mitigates_nothing() -> None:
-    """It is told in the log as done, but nothing was."""
-    dropped = incident("a", ("detected", 2), ("done", 1), words="S2 was not done: the workers did not meet")
+    """It is told as what became of the decision."""
+    dropped = incident(
+        "a", ("detected", 2), ("decided", 1), words="S2 was not done: the workers did not meet"
+    )
     assert _told(None, run_with(dropped)) == [("a", "opened")]
 
 

@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 
 from holdfast.incidents.values import Incident, IncidentKind, RunView, Stage
-from holdfast.metrics.meter import is_deed
 
 Told = Literal["opened", "named", "mitigated", "closed", "again"]
 
@@ -103,7 +102,7 @@ def _moments(incident: Incident) -> Iterator[tuple[Told, Stage]]:
     firsts: list[tuple[Told, Stage | None]] = [
         ("opened", stages[0] if stages else None),
         ("named", next((each for each in stages if each.name == "named"), None)),
-        ("mitigated", next((each for each in stages if is_deed(each)), None)),
+        ("mitigated", next((each for each in stages if each.name == "done"), None)),
         ("closed", next((each for each in reversed(stages) if each.name == "closed"), None)),
     ]
     for told, stage in firsts:
