@@ -9,17 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 from shownruns import TROUBLES, make_shipment, read_series, utc
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from holdfast.incidents.values import RunView
-from holdfast.serve.metrics import ServerCounters, ServerMetrics, Sources, metrics_route
+from holdfast.serve.metrics import ServerCounters, ServerMetrics, Sources
 from holdfast.serve.metrics.collector import Extent
 from holdfast.serve.metrics.counters import BUCKETS_S
 from holdfast.serve.metrics.watching import Shown
 from holdfast.serve.store import Store
 from holdfast.serve.web.live import Live
 from holdfast.shipment import Shipment
+from webparts import TOKEN, running
 
 
 @pytest.fixture
@@ -191,11 +190,12 @@ def test_the_store_is_not_asked_more_often_than_now_and_then(store: Store) -> No
 def test_the_route_speaks_what_is_asked_for(store: Store, accept: str, content_type: str, end: bool) -> None:
     """Text for old scrapers, OpenMetrics for new ones."""
     _take(store, "slow")
-    with TestClient(Starlette(routes=[metrics_route(_metrics(store))])) as client:
+    with running(store) as server, server.client(token=TOKEN) as client:
         answer = client.get("/metrics", headers={"Accept": accept})
+        posted = client.post("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith(content_type)
     assert answer.text.endswith("# EOF\n") == end
     assert 'holdfast_run_state{run="run-slow-slowaaaa",state="slow"} 1.0' in answer.text
     assert "process_resident_memory_bytes" in answer.text
-    assert client.post("/metrics").status_code == 405
+    assert posted.status_code == 405

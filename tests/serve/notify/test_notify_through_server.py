@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
+import httpx
 from receivers import Receiver
-from starlette.testclient import TestClient
 
 from helpers import CHANGE, SUSPECT, wait_until
 from holdfast.serve.store import Store
-from holdfast.serve.web.app import make_app
-from holdfast.serve.web.settings import Settings
 from holdfast.values import IncidentClosed, JobSlowed, SuspectsNamed
 from roomruns import Scribe, start
+from webparts import TOKEN, running, ship
 
-TOKEN = "a-token-of-the-test-that-is-long-enough"
 
-
-def _ship(client: TestClient, scribe: Scribe) -> None:
+def _ship(client: httpx.Client, scribe: Scribe) -> None:
     for shipment in scribe.shipments():
-        answer = client.post(
-            "/api/v1/shipments",
-            content=msgspec.json.encode(shipment),
-            headers={"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"},
-        )
+        answer = ship(client, shipment)
         assert answer.status_code == 200, answer.text
-
-
-def _client(store: Store, receiver: Receiver) -> TestClient:
-    settings = Settings(token=TOKEN, webhook_url=receiver.url)
-    return TestClient(make_app(store, settings), base_url="http://127.0.0.1:8417")
 
 
 def test_an_incident_reaches_the_room_once(tmp_path: Path) -> None:
@@ -41,14 +28,14 @@ def test_an_incident_reaches_the_room_once(tmp_path: Path) -> None:
     scribe.tell(JobSlowed(change=CHANGE), s_ago=2000)  # Too long ago to be news.
     scribe.tell(IncidentClosed(since_step=7, lasted_s=9.0, lost_s=3.0, paid_s=0.0), s_ago=1900)
     try:
-        with _client(store, receiver) as client:
+        with running(store, webhook_url=receiver.url) as server, server.client(token=TOKEN) as client:
             scribe.tell(JobSlowed(change=CHANGE), s_ago=20)
             _ship(client, scribe)
             wait_until(lambda: len(receiver.messages) == 1, "the first message")
             _ship(client, scribe.tell(SuspectsNamed(since_step=7, suspects=[SUSPECT]), s_ago=10))
             wait_until(lambda: len(receiver.messages) == 2, "the second message")
             metrics = client.get("/metrics").text
-        with _client(store, receiver) as client:
+        with running(store, webhook_url=receiver.url) as server, server.client(token=TOKEN) as client:
             _ship(client, scribe.tell(IncidentClosed(since_step=7, lasted_s=9.0, lost_s=6.0, paid_s=0.0)))
             wait_until(lambda: len(receiver.messages) == 3, "the last message")
     finally:
@@ -59,7 +46,7 @@ def test_an_incident_reaches_the_room_once(tmp_path: Path) -> None:
         "Slow job, named",
         "Slow job, closed",
     ]
-    assert f"http://127.0.0.1:8417/runs/{scribe.key}|big-run" in str(receiver.messages[0]["blocks"])
+    assert f"/runs/{scribe.key}|big-run" in str(receiver.messages[0]["blocks"])
     assert "lost 6.0 s" in str(receiver.messages[2]["blocks"])
     assert 'holdfast_server_messages_total{outcome="failed"} 0.0' in metrics
     assert "secret" not in metrics
