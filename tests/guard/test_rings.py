@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,34 @@ def test_losses_are_counted_once_when_the_next_ring_cannot_be_read(tmp_path: Pat
     for _ in range(3):
         rings.read()
     assert rings.lost == 6
+
+
+def _write_and_die(folder: Path, rank: int) -> None:
+    code = (
+        "import sys, pathlib; from holdfast.job.ring import RingWriter, ring_path; rank = int(sys.argv[2]); "
+        "RingWriter(ring_path(pathlib.Path(sys.argv[1]), rank), rank=rank).append(0, 0, 0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder), str(rank)], check=True)
+
+
+def test_what_the_dead_have_left_is_removed_once_the_others_have_gone_on(tmp_path: Path) -> None:
+    """Not before: who is dead may be why the others stand still. Who lives and is silent is kept."""
+    now_s = 0.0
+    rings = Rings(tmp_path, clock=lambda: now_s)
+    _write_and_die(tmp_path, 0)
+    (tmp_path / "links_0.page").write_bytes(b"x")
+    going = _write(tmp_path, 1, range(1))
+    _write(tmp_path, 2, range(1))
+    rings.read()
+    now_s = 1000.0
+    rings.read()
+    assert sorted(rings.pids) == [0, 1, 2], "nobody has gone on"
+    going.append(1, 0, 0)
+    rings.read()
+    assert sorted(rings.pids) == sorted(rings.in_calls()) == [1, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rank_1.ring", "rank_2.ring"]
+    _write_and_die(tmp_path, 0)
+    assert [step.rank for step in rings.read()] == [0], "somebody else may have its number"
 
 
 def test_a_folder_that_is_gone_has_no_steps(tmp_path: Path) -> None:

@@ -92,7 +92,10 @@ class Gatherer:
         self._functions |= self._profiles.functions(numbers)
 
     def _read_channels(self) -> dict[int, list[Channel]]:
-        for path in self._folder.glob("channels_*.json"):
+        paths = set(self._folder.glob("channels_*.json"))
+        for path in self._channels.keys() - paths:  # Its worker is long gone.
+            del self._channels[path]
+        for path in paths:
             # A file that is gone, or is none of ours, tells nothing.
             with contextlib.suppress(OSError, ValueError):
                 version = path.stat().st_mtime_ns
@@ -103,7 +106,10 @@ class Gatherer:
 
     def _read_links(self) -> list[LinkSnapshot]:
         found = []
-        for path in sorted(self._folder.glob("links_*.page")):
+        paths = sorted(self._folder.glob("links_*.page"))
+        for path in self._pages.keys() - set(paths):
+            self._pages.pop(path).close()
+        for path in paths:
             # A page that cannot be read (its writer is just starting, or is gone) tells nothing.
             with contextlib.suppress(OSError, ValueError):
                 snapshot = self._page(path).read()
