@@ -59,6 +59,7 @@ class Inspector:
         self._inquiry = Inquiry(ask)
         self._batches: dict[int, deque[Batch]] = {}
         """By node, without their steps."""
+        self._nodes: dict[int, int] = {}
         self._hosts: dict[int, str] = {}
         self._channels: dict[int, list[Channel]] = {}
         self._weak: tuple[int, list[Suspect]] | None = None
@@ -71,6 +72,8 @@ class Inspector:
                 batch, steps=[], answers=[], channels={}, profile=None, functions={}
             )
             self._remember(kept)
+            self._forget(batch)
+            self._nodes |= dict.fromkeys(batch.calls, batch.node)
             self._hosts |= dict.fromkeys(batch.calls, batch.host)
             self._channels |= batch.channels
         self._inquiry.take(batches)
@@ -120,6 +123,13 @@ class Inspector:
             room = _REMEMBERED if len(self._batches) < _MANY_NODES else _REMEMBERED_OF_MANY
             mine = self._batches[batch.node] = deque(maxlen=room)
         mine.append(batch)
+
+    def _forget(self, batch: Batch) -> None:
+        """Forget ranks of which their node no longer tells: they left, and the others have gone on."""
+        gone = [rank for rank, node in self._nodes.items() if node == batch.node and rank not in batch.calls]
+        for rank in gone:
+            del self._nodes[rank], self._hosts[rank]
+            self._channels.pop(rank, None)
 
     def _name(self, now_s: float) -> None:
         trouble = self.lookout.trouble

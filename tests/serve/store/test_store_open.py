@@ -17,7 +17,7 @@ from holdfast.serve.store.address import read_address
 from holdfast.serve.store.database import Database
 from holdfast.serve.store.tables import METADATA
 from serving.postgres import PASSWORD, Postgres
-from store.storecases import RUN, ids, line, ship
+from store.storecases import RUN, ids, line, row, ship
 
 
 def test_what_was_kept_is_there_when_it_is_opened_again(url: str) -> None:
@@ -60,6 +60,23 @@ def test_two_may_open_an_empty_one_at_once(url: str) -> None:
     assert ids(stores[0]) == ["0", "1", "2"]
     for store in stores:
         store.close()
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
+    """Its pace says the same as if it had been kept by today's tables."""
+    store = Store.open(url)
+    store.take([ship([], [row(s, {0: 1.0 + s / 1e5, 1: 2.0}, step=s) for s in range(0, 40_000, 50)])])
+    expected = store.pace(RUN.key, points=30)
+    store.close()
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        removed = connection.exec_driver_sql("DELETE FROM pace WHERE width_s = 600").rowcount
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '1'")
+    engine.dispose()
+    assert removed > 60
+    again = Store.open(url)
+    assert again.pace(RUN.key, points=30) == expected
+    again.close()
 
 
 def test_a_store_of_a_newer_version_is_refused(url: str) -> None:

@@ -75,5 +75,5 @@ def test_a_gap_is_not_bridged() -> None:
 def test_without_points_there_is_no_figure() -> None:
     """One point is none for a line."""
     assert draw_pace(make_pace([], [_slow()])) == ""
-    assert draw_spark(_points(1)) == ""
-    ET.fromstring(str(draw_spark(_points(40))))
+    assert draw_spark(tuple(_points(1))) == ""
+    ET.fromstring(str(draw_spark(tuple(_points(40)))))

@@ -13,8 +13,10 @@ import msgspec
 
 from holdfast.telemetry import Summary
 
-WIDTHS_S = (1, 10, 60)
+WIDTHS_S = (1, 10, 60, 600)
 """Every row is counted in a bucket of each, so that a long time is as cheap to draw as a short one."""
+LASTING_S = 60
+"""Buckets of this width and wider ones stay from a run's beginning on; finer ones are removed."""
 MOST_RANKS = 1 << 20
 MOST_STEP = 1 << 53
 MOST_S = 1e6

@@ -11,13 +11,11 @@ from holdfast.errors import InputError
 from holdfast.observe.eventlog import decode_line
 from holdfast.serve.store import tables
 from holdfast.serve.store.incoming import clean, iso, microseconds
-from holdfast.serve.store.parts import WIDTHS_S, Part, unpack, unpack_latest
+from holdfast.serve.store.parts import LASTING_S, WIDTHS_S, Part, unpack, unpack_latest
 from holdfast.serve.store.rundata import run_row
 from holdfast.serve.store.values import Kept, PacePoint, RankPace, RunRow
 
 _RUN = tables.runs.c
-_FINER = 10
-"""How many buckets at most are read for one point."""
 _MOST = (1 << 63) - 1
 
 
@@ -122,8 +120,8 @@ def find_pace(connection: sa.Connection, key: str, points: int, since: str | Non
         pace.run == run, pace.width_s == width_s, pace.bucket >= start // width_s
     )
     for bucket, data in connection.execute(query):
-        group = bucket * width_s // group_s
-        groups[group] = groups.get(group, Part()).add(unpack(data))
+        group, part = bucket * width_s // group_s, unpack(data)
+        groups[group] = groups[group].add(part) if group in groups else part
     return _points(groups.items(), group_s)
 
 
@@ -131,13 +129,13 @@ def _span(connection: sa.Connection, run: int | None, since: str | None) -> tupl
     """Return the first and the last second that there is something of."""
     pace = tables.pace.c
     bounds = sa.select(sa.func.min(pace.bucket), sa.func.max(pace.bucket))
-    first, last = connection.execute(bounds.where(pace.run == run, pace.width_s == WIDTHS_S[-1])).one()
+    first, last = connection.execute(bounds.where(pace.run == run, pace.width_s == LASTING_S)).one()
     if first is None:
         return None
-    start = first * WIDTHS_S[-1] if since is None else max(first * WIDTHS_S[-1], _seconds(since))
+    start = first * LASTING_S if since is None else max(first * LASTING_S, _seconds(since))
     # Exactly, where there are single seconds; they are removed first.
     _, last_s = connection.execute(bounds.where(pace.run == run, pace.width_s == WIDTHS_S[0])).one()
-    end = max(last * WIDTHS_S[-1], last_s or 0)
+    end = max(last * LASTING_S, last_s or 0)
     return (start, end) if start <= end else None
 
 
@@ -149,16 +147,17 @@ def _seconds(since: str) -> int:
 
 
 def _width(connection: sa.Connection, run: int, span: tuple[int, int], points: int) -> int:
-    """Return the finest width that is cheap enough, and still there from the start on."""
+    """Return the widest that is fine enough; where none is, the finest that goes back to the start."""
     start, end = span
     pace = tables.pace.c
-    for width_s in WIDTHS_S[:-1]:
+    there = []
+    for width_s in WIDTHS_S:
         query = sa.select(sa.func.min(pace.bucket)).where(pace.run == run, pace.width_s == width_s)
         first = connection.execute(query).scalar()
-        reaches_back = first is not None and first * width_s < start + WIDTHS_S[-1]
-        if reaches_back and (end - start) / width_s <= _FINER * points:
-            return width_s
-    return WIDTHS_S[-1]
+        if first is not None and first * width_s < start + LASTING_S:
+            there.append(width_s)
+    fine = [width_s for width_s in there if (end - start) / width_s >= points / 2]
+    return max(fine, default=min(there, default=LASTING_S))
 
 
 def _group(start: int, end: int, width_s: int, points: int) -> int:

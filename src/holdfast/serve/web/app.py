@@ -24,6 +24,7 @@ from holdfast.serve.web.gate import Gate, Tokens
 from holdfast.serve.web.headers import Outermost
 from holdfast.serve.web.heeding import Heeding
 from holdfast.serve.web.intake import Intake
+from holdfast.serve.web.lately import Lately
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.notebook import Notebook
 from holdfast.serve.web.openapi import openapi_route
@@ -46,7 +47,14 @@ _HEALTH_FRESH_S = 1.0
 def make_app(store: Store, settings: Settings, *, is_ending: Callable[[], bool] = lambda: False) -> Starlette:
     """Return the application for a store that is open; whoever opened it closes it, after the application."""
     live = Live(store)
-    context = Context(store=store, live=live, settings=settings, sessions=Sessions(), is_ending=is_ending)
+    context = Context(
+        store=store,
+        live=live,
+        lately=Lately(store, live),
+        settings=settings,
+        sessions=Sessions(),
+        is_ending=is_ending,
+    )
     tokens = Tokens(settings.token)
     machinery = _Machinery(context, find_others(context))
     app = Starlette(
@@ -92,6 +100,7 @@ class _Machinery:
     async def live(self, app: Starlette) -> AsyncIterator[None]:
         """Start everything, and end it in the other order."""
         self._heeding.start()
+        self._context.lately.turns.start()
         self._writer.start()
         if self._folder is not None:
             self._folder.start()
@@ -106,6 +115,7 @@ class _Machinery:
             self._folder.end()
         self._writer.end()
         self._heeding.end()
+        self._context.lately.turns.end()
         for end in self._others.ends:
             end()
 

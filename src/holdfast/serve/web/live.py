@@ -14,8 +14,9 @@ from holdfast.serve.store import Kept, RankPace, RunRow, Store
 from holdfast.values import AttemptStarted
 
 _PAGE = 10_000
-_MOST_WEIGHT = 2_000_000
-"""Of all stories together: one for a worker, and for a record. About 1 KB each, at the worst."""
+_MOST_WEIGHT = 1_000_000
+"""Of all stories together: one for a worker, and for a moment of an incident. About 1 KB each, at worst."""
+_LEAST_WEIGHT = 100
 _MOST_GLANCES = 10_000
 _MOST_CHANGES = 10_000
 
@@ -40,17 +41,13 @@ class _Entry:
         self.lock = threading.Lock()
         self.story = Story()
         self.number = 0
-        self.records = 0
+        self.weight = _LEAST_WEIGHT
         self.seen = -1
         """Which change of the run is in it."""
         self.view: RunView | None = None
         self.row: RunRow | None = None
         self.step_s: float | None = None
         self.attempt_at = ""
-
-    @property
-    def weight(self) -> int:
-        return 100 + self.records + (len(self.view.workers) if self.view is not None else 0)
 
     def add(self, kept: Kept) -> None:
         self.number = kept.number
@@ -76,6 +73,7 @@ class Live:
         self._most_weight = most_weight
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._weight = 0
         self._glances: OrderedDict[str, tuple[int, str, Glance]] = OrderedDict()
         self._changes: OrderedDict[str, int] = OrderedDict()
         """The number of each run's last change; who changed last comes last."""
@@ -162,12 +160,17 @@ class Live:
 
     def _entry(self, key: str) -> _Entry:
         with self._lock:
-            entry = self._entries.setdefault(key, _Entry())
+            if key not in self._entries:
+                self._entries[key] = _Entry()
+                self._weight += _LEAST_WEIGHT
             self._entries.move_to_end(key)
-            total = sum(each.weight for each in self._entries.values())
-            while total > self._most_weight and len(self._entries) > 1:
-                total -= self._entries.popitem(last=False)[1].weight
-            return entry
+            while self._weight > self._most_weight and len(self._entries) > 1:
+                self._drop(next(iter(self._entries)))
+            return self._entries[key]
+
+    def _drop(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        self._weight -= entry.weight if entry is not None else 0
 
     def _refresh(self, key: str, entry: _Entry) -> RunView | None:
         """Take in what is new; the entry's lock is held."""
@@ -182,16 +185,23 @@ class Live:
             kept = self._store.records(key, after=entry.number, limit=_PAGE)
             for each in kept:
                 entry.add(each)
-            entry.records += len(kept)
             if len(kept) < _PAGE:
                 break
         entry.reach(self._store.ranks(key))
         entry.view, entry.seen = entry.story.view(), change
+        self._weigh(key, entry, entry.view)
         return entry.view
+
+    def _weigh(self, key: str, entry: _Entry, view: RunView) -> None:
+        weight = _LEAST_WEIGHT + len(view.workers) + sum(len(each.stages) for each in view.incidents)
+        with self._lock:
+            if self._entries.get(key) is entry:  # Else it was dropped meanwhile, with the weight it had.
+                self._weight += weight - entry.weight
+                entry.weight = weight
 
     def _forget(self, key: str) -> None:
         with self._lock:
-            self._entries.pop(key, None)
+            self._drop(key)
             self._glances.pop(key, None)
 
 

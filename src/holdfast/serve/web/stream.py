@@ -24,7 +24,7 @@ from holdfast.serve.web.live import Glance
 _MOST_CLIENTS = 200
 _EVERY_S = 1.0
 _KEEP_ALIVE_S = 15.0
-_MOST_AT_ONCE = 50
+_MOST_AT_ONCE = 20
 """Runs in the list's messages of one second."""
 
 

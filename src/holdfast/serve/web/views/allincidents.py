@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from heapq import nlargest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,7 +16,7 @@ from holdfast.serve.web.context import Context
 from holdfast.serve.web.views.telling import tell_incident
 from holdfast.serve.web.views.words import say_count
 
-MOST = 200
+MOST = 100
 _MOST_RUNS = 500
 _KINDS = ("slow", "death", "hang")
 
@@ -32,13 +33,13 @@ def incidents_values(context: Context, request: Request, now: datetime) -> dict[
         for incident in view.incidents
         if (not kind or incident.kind == kind) and (is_open is None or incident.is_open == is_open)
     ]
-    found.sort(key=lambda each: each[2].opened_at, reverse=True)
+    newest = nlargest(MOST, found, key=lambda each: each[2].opened_at)
     opened = sum(incident.is_open for _, _, incident in found)
     asked = {"kind": kind, "open": query.get("open", "") if is_open is not None else "", "run": run}
     more = f"; the newest {MOST} are shown" if len(found) > MOST else ""
     return {
         **asked,
-        "found": [(row, _tell(view, incident, now)) for row, view, incident in found[:MOST]],
+        "found": [(row, _tell(view, incident, now)) for row, view, incident in newest],
         "words": f"{say_count(len(found), 'incident')}, {opened} open{more}" if found else "",
         "is_filtered": any(asked.values()),
         "source": f"/part/all-incidents?{urlencode({name: word for name, word in asked.items() if word})}",
@@ -51,10 +52,6 @@ def _tell(view: RunView, incident: Incident, now: datetime) -> Any:
 
 
 def _runs(context: Context, run: str) -> Iterator[tuple[RunRow, RunView]]:
-    rows = context.store.runs(limit=_MOST_RUNS)
-    for row in rows:
-        if run and row.key != run:
-            continue
-        view = context.live.view(row.key)
-        if view is not None:
-            yield row, view
+    rows = [row for row in context.store.runs(limit=_MOST_RUNS) if not run or row.key == run]
+    for row, look in context.lately.look(rows):
+        yield row, look.view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
@@ -51,7 +52,7 @@ def make_pace(points: Sequence[PacePoint], incidents: Sequence[Incident]) -> Pac
     ends = (timed[0][0], timed[-1][0])
     shades = [shade for each in incidents if (shade := _shade(each, timed)) is not None]
     marks = [mark for each in incidents for mark in _marks(each) if ends[0] <= mark.at <= ends[1]]
-    calm = [point.step_s for at, point in timed if not any(one.start <= at <= one.end for one in shades)]
+    calm = _outside(timed, shades)
     return Pace([point for _, point in timed], shades, marks, median(calm) if calm else None)
 
 
@@ -72,14 +73,28 @@ def _began(incident: Incident, opened: datetime, timed: Sequence[tuple[datetime,
     """Return when the first slow step was made, which is before anybody could know that it was slow."""
     if incident.since_step is None:
         return opened
-    before = [at for at, point in timed if at <= opened and point.step >= incident.since_step]
     # Steps are counted anew after a restart: only the stretch just before counts.
     start = opened
-    for at in reversed(before):
-        if (start - at).total_seconds() > 600:
+    for index in range(bisect_right(timed, opened, key=lambda each: each[0]) - 1, -1, -1):
+        at, point = timed[index]
+        if point.step < incident.since_step or (start - at).total_seconds() > 600:
             break
         start = at
     return start
+
+
+def _outside(timed: Sequence[tuple[datetime, PacePoint]], shades: Sequence[Shade]) -> list[float]:
+    """Return what steps took outside all shades; there may be thousands of both."""
+    calm = []
+    ahead = sorted(shades, key=lambda shade: shade.start)
+    number, end = 0, None
+    for at, point in timed:
+        while number < len(ahead) and ahead[number].start <= at:
+            end = ahead[number].end if end is None else max(end, ahead[number].end)
+            number += 1
+        if end is None or at > end:
+            calm.append(point.step_s)
+    return calm
 
 
 def _marks(incident: Incident) -> list[Mark]:

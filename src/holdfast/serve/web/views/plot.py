@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from html import escape
 from itertools import pairwise
 from statistics import median, quantiles
@@ -65,7 +66,8 @@ def describe(pace: Pace) -> str:
     return "; ".join(told)
 
 
-def draw_spark(points: Sequence[PacePoint]) -> Markup:
+@lru_cache(maxsize=1000)  # Lists of many runs are drawn again and again, and most lines stay as they are.
+def draw_spark(points: tuple[PacePoint, ...]) -> Markup:
     """Return the last step times as a tiny line."""
     if len(points) < 2:
         return Markup("")

@@ -175,7 +175,7 @@ def find_bad_nodes(seen: Seen) -> list[dict[str, Any]]:
 def reliability_values(context: Context, now: datetime) -> dict[str, Any]:
     """Return what the page shows; blocks."""
     rows = context.store.runs(limit=_MOST_RUNS)
-    seen = look_back((row, view) for row in rows if (view := context.live.view(row.key)) is not None)
+    seen = look_back((row, look.view) for row, look in context.lately.look(rows))
     rate = make_rate(len(seen.failures), seen.node_days)
     is_enough = seen.node_days >= LEAST_NODE_DAYS
     return {

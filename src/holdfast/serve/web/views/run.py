@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -53,6 +53,8 @@ class _Asked(NamedTuple):
     row: RunRow
     view: RunView
     now: datetime
+    pace: Pace
+    """Empty where no part shows it."""
 
 
 class RunPages:
@@ -83,7 +85,8 @@ class RunPages:
         if found is None:
             raise HTTPException(404, f"no run {key!r}")
         view, row = found
-        asked = _Asked(request, row, view, now_utc())
+        wanted = tuple(parts)
+        asked = _Asked(request, row, view, now_utc(), self._read_pace(row, view, wanted))
         values: dict[str, Any] = {
             "row": row,
             "view": view,
@@ -92,13 +95,19 @@ class RunPages:
             "look": RUN_LOOKS[view.state],
             "is_live": view.state in LIVE,
         }
-        for part in parts:
+        for part in wanted:
             values |= self._makers[part](asked)
         return values
 
     def close(self) -> None:
         """Let go of the thread that draws."""
         self._schedules.close()
+
+    def _read_pace(self, row: RunRow, view: RunView, parts: Sequence[str]) -> Pace:
+        is_shown = "figures" in parts or "pace" in parts
+        return make_pace(
+            self._context.store.pace(row.key, points=_POINTS) if is_shown else [], view.incidents
+        )
 
     def _ranks(self, key: str) -> list[RankPace]:
         return self._context.store.ranks(key)
@@ -111,13 +120,10 @@ class RunPages:
         }
 
     def _figures(self, asked: _Asked) -> dict[str, Any]:
-        points = self._context.store.pace(asked.row.key, points=_POINTS)
-        pace = make_pace(points, asked.view.incidents)
-        return {"figures": make_figures(asked.row, asked.view, pace)}
+        return {"figures": make_figures(asked.row, asked.view, asked.pace)}
 
     def _pace(self, asked: _Asked) -> dict[str, Any]:
-        points = self._context.store.pace(asked.row.key, points=_POINTS)
-        pace = make_pace(points, asked.view.incidents)
+        pace = asked.pace
         return {
             "pace": pace,
             "pace_svg": draw_pace(pace),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -25,7 +24,6 @@ from holdfast.serve.web.views.words import (
 )
 
 MOST_RUNS = 100
-_SPARK_POINTS = 40
 
 
 class Line(NamedTuple):
@@ -48,7 +46,7 @@ class Line(NamedTuple):
     order: int
 
 
-def make_line(row: RunRow, view: RunView, points: Sequence[PacePoint], now: datetime) -> Line:
+def make_line(row: RunRow, view: RunView, points: tuple[PacePoint, ...], now: datetime) -> Line:
     """Return a run as a line."""
     is_silent = is_run_silent(row, view, now)
     return Line(
@@ -78,15 +76,7 @@ def is_run_silent(row: RunRow, view: RunView, now: datetime) -> bool:
 def list_values(context: Context, text: str, now: datetime) -> dict[str, Any]:
     """Return what the list shows; blocks."""
     rows = context.store.runs(text=text, limit=MOST_RUNS)
-    lines = [
-        make_line(
-            row,
-            context.live.view(row.key) or RunView(),
-            context.store.pace(row.key, points=_SPARK_POINTS),
-            now,
-        )
-        for row in rows
-    ]
+    lines = [make_line(row, look.view, look.pace, now) for row, look in context.lately.look(rows)]
     lines.sort(key=lambda line: line.order)  # Within the same, as it was: last heard first.
     return {
         "rows": lines,

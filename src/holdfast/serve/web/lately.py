@@ -1,0 +1,97 @@
+"""What many runs looked like lately, for lists: who looks at all runs must not hold up those who send.
+
+A few runs are brought up to date while the reader waits. Where more have changed than that, the others are
+shown as they were when they were last looked at, a few seconds ago, and brought up to date behind the scenes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from holdfast.incidents.values import RunView
+from holdfast.serve.store import PacePoint, RunRow, Store
+from holdfast.serve.web.live import Live
+from holdfast.serve.web.turns import Turns
+
+_WAIT_S = 0.03
+"""For which a reader waits."""
+_SHARE = 0.25
+"""Of a processor, for what is done behind the scenes."""
+_OLD_S = 30.0
+"""What was not looked at for so long is brought up to date first, however long it takes."""
+_MOST = 1000
+_PACE_OF = timedelta(hours=1)
+_POINTS = 40
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, and when it was looked at."""
+
+    change: int
+    at_s: float
+    view: RunView
+    pace: tuple[PacePoint, ...]
+    """Of its last hour."""
+
+
+class Lately:
+    """The last look at each run of a list; safe to be called from many threads."""
+
+    def __init__(self, store: Store, live: Live, *, wait_s: float = _WAIT_S, old_s: float = _OLD_S) -> None:
+        self._store = store
+        self._live = live
+        self._wait_s = wait_s
+        self._old_s = old_s
+        self._lock = threading.Lock()
+        self._looks: OrderedDict[str, Look] = OrderedDict()
+        self.turns = Turns("lists", self._renew_key, share=_SHARE)
+        """Started and ended with the server; without it all is up to date at once."""
+
+    def look(self, rows: Iterable[RunRow]) -> list[tuple[RunRow, Look]]:
+        """Return runs as they are, or were a few seconds ago; a run that is gone is left out."""
+        until_s = time.monotonic() + self._wait_s
+        found = [(row, self._known(row, until_s)) for row in rows]
+        late = [row.key for row, look in found if look is not None and not self._is_current(row.key, look)]
+        if late:
+            self.turns.put(late)
+        return [(row, look) for row, look in found if look is not None]
+
+    def _known(self, row: RunRow, until_s: float) -> Look | None:
+        with self._lock:
+            look = self._looks.get(row.key)
+        if look is not None and self._is_current(row.key, look):
+            return look
+        now_s = time.monotonic()
+        is_good_enough = look is not None and now_s - look.at_s < self._old_s and self.turns.is_going
+        return look if is_good_enough and now_s > until_s else self._renew(row)
+
+    def _is_current(self, key: str, look: Look) -> bool:
+        return look.change == self._live.change_of(key)
+
+    def _renew_key(self, key: str) -> None:
+        row = self._store.run(key)
+        if row is not None:
+            self._renew(row)
+
+    def _renew(self, row: RunRow) -> Look | None:
+        change = self._live.change_of(row.key)
+        view = self._live.view(row.key)
+        if view is None:
+            with self._lock:
+                self._looks.pop(row.key, None)
+            return None
+        since = (datetime.fromisoformat(row.heard_at) - _PACE_OF).isoformat()
+        pace = tuple(self._store.pace(row.key, points=_POINTS, since=since))
+        look = Look(change=change, at_s=time.monotonic(), view=view, pace=pace)
+        with self._lock:
+            self._looks[row.key] = look
+            self._looks.move_to_end(row.key)
+            while len(self._looks) > _MOST:
+                self._looks.popitem(last=False)
+        return look

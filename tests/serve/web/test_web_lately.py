@@ -1,0 +1,96 @@
+"""Runs in lists: how they are, or how they were a moment ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from helpers import CHANGE, wait_until
+from holdfast.serve.store import Store
+from holdfast.serve.web.lately import Lately
+from holdfast.serve.web.live import Live
+from holdfast.serve.web.turns import Turns
+from holdfast.values import JobSlowed
+from webparts import make_shipment
+
+
+@pytest.fixture
+def live(store: Store) -> Live:
+    """Of a store with two runs that train."""
+    store.take([make_shipment("a", steps=[1, 2]), make_shipment("b", steps=[3])])
+    return Live(store)
+
+
+@pytest.fixture
+def hasty(store: Store, live: Live) -> Iterator[Lately]:
+    """Whose readers do not wait."""
+    made = Lately(store, live, wait_s=0.0)
+    made.turns.start()
+    yield made
+    made.turns.end()
+
+
+def _states(lately: Lately, store: Store) -> dict[str, str]:
+    return {row.key: look.view.state for row, look in lately.look(store.runs())}
+
+
+def _slow(store: Store, live: Live) -> None:
+    store.take([make_shipment("a", events=[JobSlowed(change=CHANGE)], first=10)])
+    live.change(["a"])
+
+
+def test_all_is_up_to_date_while_little_changes(store: Store, live: Live) -> None:
+    """And nothing is done twice."""
+    lately = Lately(store, live)
+    assert _states(lately, store) == {"a": "training", "b": "training"}
+    [first, _] = [look for _, look in lately.look(store.runs())]
+    [again, _] = [look for _, look in lately.look(store.runs())]
+    assert again is first
+    assert len(first.pace) > 0
+    _slow(store, live)
+    assert _states(lately, store) == {"a": "slow", "b": "training"}
+
+
+def test_who_does_not_wait_sees_it_a_moment_later(store: Store, live: Live, hasty: Lately) -> None:
+    """What was never looked at is looked at, however long it takes."""
+    assert _states(hasty, store) == {"a": "training", "b": "training"}
+    _slow(store, live)
+    assert _states(hasty, store) == {"a": "training", "b": "training"}
+    wait_until(lambda: _states(hasty, store)["a"] == "slow", "the change to be seen")
+
+
+def test_what_was_not_looked_at_for_long_is_not_shown_as_it_was(store: Store, live: Live) -> None:
+    """Nobody is shown how things were an hour ago."""
+    lately = Lately(store, live, wait_s=0.0, old_s=0.0)
+    lately.turns.start()
+    _states(lately, store)
+    _slow(store, live)
+    assert _states(lately, store)["a"] == "slow"
+    lately.turns.end()
+
+
+def test_a_run_that_is_gone_is_left_out(store: Store, live: Live) -> None:
+    """It was removed between two questions to the store."""
+    [row, *_] = store.runs()
+    gone = msgspec.structs.replace(row, key="gone")
+    assert [each.key for each, _ in Lately(store, live).look([gone, row])] == [row.key]
+
+
+def test_each_has_its_turn_although_one_fails() -> None:
+    """In the order in which they came; who waits twice is taken once."""
+    taken: list[str] = []
+
+    def take(key: str) -> None:
+        taken.append(key)
+        if key == "b":
+            raise ValueError(key)
+
+    turns = Turns("test", take, share=0.5)
+    turns.put(["a", "b", "a", "c"])
+    turns.start()
+    wait_until(lambda: len(taken) == 3, "all of them")
+    turns.end()
+    assert taken == ["a", "b", "c"]
+    assert not turns.is_going
