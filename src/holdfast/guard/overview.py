@@ -66,7 +66,8 @@ class Overview(Collector):
         run = describe_run(self._run_dir, self._key)
         summary = self._summary
         step = max(summary.steps.values(), default=-1) if summary is not None else -1
-        self._story.reach(step)
+        if summary is not None:
+            self._story.add_summary(summary)
         view = self._story.view()
         hosts = sorted({worker.host for worker in view.workers if worker.node == self._node})
         return RunSeen(
