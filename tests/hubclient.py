@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from typing import Any
 
 import msgspec
 
@@ -70,7 +71,9 @@ class Client:
         return data
 
 
-def make_hello(rank: int, *, dp: int, pp: int = 1, session: int = 0, token: str = TOKEN) -> Hello:
+def make_hello(
+    rank: int, *, dp: int, pp: int = 1, session: int = 0, token: str = TOKEN, **joined: Any
+) -> Hello:
     """Return what a worker of a small job says first."""
     needs = Needs(dp=dp, pp=pp, microbatches=2, costs=((1.0, 1.0, 1.0),) * pp)
-    return Hello(token=token, session=session, joined=Joined(rank=rank, needs=needs))
+    return Hello(token=token, session=session, joined=Joined(rank=rank, needs=needs, **joined))

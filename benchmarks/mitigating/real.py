@@ -9,6 +9,7 @@ were slow one worker is; each as slow as makes the job as slow as it was. Whoeve
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import common
+from holdfast.lab.pacing import NIC_ENV
 from holdfast.serve import chart
 from holdfast.serve.chart import Chart, Panel, Series
 from holdfast.values import AnyEvent, Applied, Decided, IncidentClosed
@@ -34,8 +36,12 @@ _MUCH_SHORTER = 8.0
 _WARM_STEPS = 100
 """Before anything happens; the first of them are not counted."""
 _COUNTED_FROM = 20
-_LINK_FACTOR = 10.0
-"""How much slower traffic is, for each tenth of the job's time that the published link has cost."""
+NIC_BYTES_S = 10e6
+"""Of the emulated NIC in all runs: gradients of so small a model would cost nothing at all on a fast one."""
+_NIC = "slow_link rank=0-1 at=100000000 for=1 severity=2"
+"""It is emulated where there is a fault of the network, if only one that never comes."""
+_TRIED_FACTOR = 10.0
+"""By which a link is slowed down to find out what that costs the job."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +82,8 @@ def measure(options: argparse.Namespace) -> common.Part:
 
 
 def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
-    dp, pp = SHAPES[shape]
-    step_s = _healthy_step_s(shape)
-    bands, steps = make(dp, pp, step_s)
+    pace = _measure_pace(shape)
+    bands, steps = make(pace)
     healthy = run(shape, steps, [])
     never = run(shape, steps, bands)
     acted = run(shape, steps, bands, act="S2,S3")
@@ -105,21 +110,42 @@ def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> d
     }
 
 
-def _healthy_step_s(shape: str) -> float:
-    """Return how long a step takes here, now."""
-    ends_s = run(shape, 80, []).ends_s[_COUNTED_FROM:]
-    return statistics.median(after - before for before, after in pairwise(ends_s))
+@dataclass(frozen=True)
+class Measured:
+    """What a job of a shape does here, now."""
+
+    dp: int
+    pp: int
+    step_s: float
+    link_share: float
+    """Of a step, that one link of a data-parallel group takes."""
+
+    def link_factor(self, slowdown: float) -> float:
+        """Return how much slower a link has to be for the job to be as slow as that."""
+        return 1 + (slowdown - 1) / self.link_share
+
+
+def _measure_pace(shape: str) -> Measured:
+    dp, pp = SHAPES[shape]
+    healthy_s = _step_s(run(shape, 80, []))
+    slow_s = _step_s(run(shape, 80, [_band(f"slow_link rank=0-{pp}", 0, 80, _TRIED_FACTOR)]))
+    share = (slow_s / healthy_s - 1) / (_TRIED_FACTOR - 1)
+    return Measured(dp, pp, healthy_s, max(share, 0.005))
+
+
+def _step_s(ran: Ran) -> float:
+    return statistics.median(after - before for before, after in pairwise(ran.ends_s[_COUNTED_FROM:]))
 
 
 # --- schedules --------------------------------------------------------------------------------
 
 
-def scaled(dp: int, pp: int, step_s: float, published: Published = GPUS_64) -> tuple[list[Band], int]:
+def scaled(here: Measured, published: Published = GPUS_64) -> tuple[list[Band], int]:
     """Return the published schedule for a job of this shape and pace."""
-    shape = published.shape
+    dp, pp, shape = here.dp, here.pp, published.shape
 
     def step_at(at_s: float) -> int:
-        return _WARM_STEPS + round(_shortened(at_s, published) / step_s)
+        return _WARM_STEPS + round(_shortened(at_s, published) / here.step_s)
 
     bands = []
     for each in published.compute:
@@ -134,7 +160,7 @@ def scaled(dp: int, pp: int, step_s: float, published: Published = GPUS_64) -> t
     for slow in published.network:
         stage = slow.stage * pp // shape.pp
         first, second = (pipeline * dp // shape.dp * pp + stage for pipeline in slow.pipelines)
-        factor = 1 + (slow.slowdown - 1) * _LINK_FACTOR
+        factor = here.link_factor(slow.slowdown)
         words = f"slow_link rank={first}-{second}"
         bands.append(_band(words, step_at(slow.start_s), step_at(slow.end_s), factor))
     return bands, step_at(published.end_s) + 50
@@ -145,10 +171,10 @@ def _shortened(at_s: float, published: Published) -> float:
     return slow_s / _SHORTER + (at_s - slow_s) / _MUCH_SHORTER
 
 
-def compound(dp: int, pp: int, step_s: float) -> tuple[list[Band], int]:
+def compound(here: Measured) -> tuple[list[Band], int]:
     """Return a slow link, then a slow worker beside it, then neither."""
-    first, length = _WARM_STEPS, round(40 / step_s)
-    link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, 5.0)
+    pp, first, length = here.pp, _WARM_STEPS, round(40 / here.step_s)
+    link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, here.link_factor(1.4))
     worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
     return [link, worker], first + 4 * length
 
@@ -163,12 +189,13 @@ def _band(words: str, first: int, last: int, factor: float) -> Band:
 def run(shape: str, steps: int, bands: list[Band], *, act: str | None = None) -> Ran:
     """Run the job to its end."""
     dp, pp = SHAPES[shape]
-    flags = [word for band in bands for word in ("--fault", band.words)]
+    flags = [word for words in (_NIC, *(band.words for band in bands)) for word in ("--fault", words)]
     flags += ["--act", act] if act is not None else []
     job = ["--pp", str(pp), "--microbatches", str(MICROBATCHES), "--steps", str(steps)]
     job += ["--op-ms", str(OP_MS), "--width", str(WIDTH)]
+    os.environ[NIC_ENV] = str(NIC_BYTES_S)
     with tempfile.TemporaryDirectory() as folder:
-        launched = Launched(Path(folder), dp * pp, flags, job, verb="inject" if bands else "run")
+        launched = Launched(Path(folder), dp * pp, flags, job, verb="inject")
         code = launched.process.wait()
         if code:
             raise SystemExit(f"the job ended with {code}: {launched.said[-2000:]}")

@@ -101,6 +101,17 @@ def test_a_death_among_the_last_does_not_keep_the_others(connect: Connect) -> No
     assert clients[0].decision() == Farewell()
 
 
+def test_a_spare_does_not_keep_the_others_nor_itself(connect: Connect, hub: Hub) -> None:
+    """It hears of the end as all do: a launcher that had no workers left waited for it for ever."""
+    clients = start(connect, 2)
+    spare = connect(7, dp=2, is_newcomer=True)
+    wait_until(lambda: hub.members() == [0, 1, 7], "the spare")
+    clients[0].send(Bye())
+    clients[1].die()
+    assert clients[0].decision() == Farewell()
+    assert spare.decision() == Farewell()
+
+
 def test_sessions_know_nothing_of_each_other(connect: Connect, hub: Hub) -> None:
     """Each has generations and values of its own, and a rank may be in both."""
     first, second = start(connect, 1), start(connect, 2, session=1)

@@ -89,7 +89,7 @@ class Parley:
         return self._decide(reported, first=voids)
 
     def finish(self, rank: int) -> Answer:
-        """Note that a member is done; when all are, they may close their connections."""
+        """Note that a member is done; when all are, everybody may close his connection."""
         self._done.add(rank)
         return self._farewell()
 
@@ -133,7 +133,8 @@ class Parley:
         return Given(generation=want.generation, values=values)
 
     def _farewell(self) -> Answer:
-        if not self.present <= self._done:
+        # Who has not become a member is not waited for: a spare would wait for ever.
+        if not self.present <= self._done | self.controller.newcomers.keys():
             return Answer()
         return Answer(letters=[(rank, Farewell()) for rank in sorted(self.present)])
 
