@@ -23,6 +23,8 @@ from holdfast.serve.store.migrate import migrate
 
 BUSY_S = 15.0
 """How long to wait for another process that writes to the same file."""
+_KEPT_OPEN = 10
+"""Connections; ten more are opened where so many are in use, and closed again."""
 
 
 class Database:
@@ -121,7 +123,9 @@ def _make_file(address: Address) -> None:
 
 
 def _sqlite_engine(address: Address, begin: str) -> sa.Engine:
-    engine = sa.create_engine(address.url, connect_args={"timeout": BUSY_S}, pool_timeout=BUSY_S)
+    engine = sa.create_engine(
+        address.url, connect_args={"timeout": BUSY_S}, pool_timeout=BUSY_S, pool_size=_KEPT_OPEN
+    )
 
     @sa.event.listens_for(engine, "connect")
     def _set_up(raw: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -152,6 +156,12 @@ _CONNECTING = {"connect_timeout": "10", "tcp_user_timeout": "30000", "applicatio
 def _postgres_engine(address: Address) -> sa.Engine:
     defaults = {name: value for name, value in _CONNECTING.items() if name not in address.url.query}
     try:
-        return sa.create_engine(address.url, connect_args=defaults, pool_pre_ping=True, pool_timeout=BUSY_S)
+        return sa.create_engine(
+            address.url,
+            connect_args=defaults,
+            pool_pre_ping=True,
+            pool_timeout=BUSY_S,
+            pool_size=_KEPT_OPEN,
+        )
     except ImportError:
         raise MissingError("psycopg is missing: pip install 'holdfast[postgres]'") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import sqlalchemy as sa
 
@@ -9,7 +11,7 @@ from holdfast.errors import InputError
 from holdfast.serve.store import tables
 from holdfast.serve.store.incoming import MOST_WORD, clean
 from holdfast.serve.store.queries import run_number
-from holdfast.serve.store.statements import insert_new
+from holdfast.serve.store.statements import insert_new, some
 from holdfast.shipment import Order
 
 _DECODER = msgspec.json.Decoder(Order)
@@ -36,6 +38,17 @@ def find_orders(connection: sa.Connection, key: str) -> list[tuple[Order, str]]:
         .order_by(orders.number)
     )
     return [(_DECODER.decode(body), outcome or "") for body, outcome in connection.execute(query)]
+
+
+def open_orders(connection: sa.Connection, runs: Iterable[int]) -> dict[int, list[Order]]:
+    """Return, by the runs' numbers, what nobody has answered yet; nothing where there is none at all."""
+    orders = tables.orders.c
+    found: dict[int, list[Order]] = {}
+    for part in some(runs):
+        query = sa.select(orders.run, orders.body).where(orders.run.in_(part), orders.outcome.is_(None))
+        for run, body in connection.execute(query.order_by(orders.number)):
+            found.setdefault(run, []).append(_DECODER.decode(body))
+    return found
 
 
 def mark_sent(connection: sa.Connection, key: str, incident_id: str, stage: str) -> bool:

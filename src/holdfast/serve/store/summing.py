@@ -5,8 +5,8 @@ The caller holds the lock of every run that is concerned.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 
@@ -18,14 +18,23 @@ from holdfast.serve.store.statements import put, some
 _NEVER_US = -(1 << 62)
 
 
-def floors(connection: sa.Connection, places: Collection[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Return, by run and node, the time up to which rows are taken for known."""
-    return {place: row["floor_us"] for place, row in _nodes(connection, places).items()}
+Nodes = Mapping[tuple[int, int], sa.RowMapping]
+"""By run and node."""
 
 
-def add_to_nodes(connection: sa.Connection, rows: Mapping[tuple[int, int], list[Row]]) -> Counter[int]:
+def find_nodes(connection: sa.Connection, places: Iterable[tuple[int, int]]) -> Nodes:
+    """Return what is kept of nodes."""
+    nodes, found = tables.nodes.c, {}
+    for part in some(places):
+        query = sa.select(tables.nodes).where(sa.tuple_(nodes.run, nodes.node).in_(part))
+        found.update({(row["run"], row["node"]): row for row in connection.execute(query).mappings()})
+    return found
+
+
+def add_to_nodes(
+    connection: sa.Connection, known: Nodes, rows: Mapping[tuple[int, int], list[Row]]
+) -> Counter[int]:
     """Note what each node's ranks did last; return how many nodes were new, by run."""
-    known = _nodes(connection, rows)
     changed = []
     for (run, node), new in sorted(rows.items()):
         old = known.get((run, node))
@@ -50,42 +59,30 @@ def add_to_nodes(connection: sa.Connection, rows: Mapping[tuple[int, int], list[
 
 def add_to_pace(connection: sa.Connection, rows: Iterable[tuple[int, Row]]) -> None:
     """Count each row in its buckets."""
-    new: dict[tuple[int, int], dict[int, Part]] = defaultdict(dict)
+    new: dict[_Bucket, Part] = {}
     for run, row in rows:
         if row.part.bins:
             for width_s in WIDTHS_S:
-                buckets, bucket = new[run, width_s], row.at_us // (width_s * 1_000_000)
-                buckets[bucket] = buckets.get(bucket, Part()).add(row.part)
-    changed = []
-    for (run, width_s), buckets in sorted(new.items()):
-        for bucket, part in _buckets(connection, run, width_s, buckets):
-            buckets[bucket] = part.add(buckets[bucket])
-        for bucket, part in sorted(buckets.items()):
-            changed.append({"run": run, "width_s": width_s, "bucket": bucket, "part": pack(part)})
+                bucket = run, width_s, row.at_us // (width_s * 1_000_000)
+                new[bucket] = new[bucket].add(row.part) if bucket in new else row.part
+    for bucket, part in _find_buckets(connection, new):
+        new[bucket] = part.add(new[bucket])
+    changed = [
+        {"run": run, "width_s": width_s, "bucket": number, "part": pack(part)}
+        for (run, width_s, number), part in sorted(new.items(), key=lambda each: each[0])
+    ]
     put(connection, tables.pace, changed)
 
 
-def _nodes(
-    connection: sa.Connection, places: Iterable[tuple[int, int]]
-) -> dict[tuple[int, int], sa.RowMapping]:
-    wanted: dict[int, set[int]] = defaultdict(set)
-    for run, node in places:
-        wanted[run].add(node)
-    nodes, found = tables.nodes.c, {}
-    for run, numbers in sorted(wanted.items()):
-        for part in some(numbers):
-            query = sa.select(tables.nodes).where(nodes.run == run, nodes.node.in_(part))
-            found.update({(run, row["node"]): row for row in connection.execute(query).mappings()})
-    return found
+_Bucket = tuple[int, int, int]
+"""Run, width, and number."""
 
 
-def _buckets(
-    connection: sa.Connection, run: int, width_s: int, numbers: Iterable[int]
-) -> list[tuple[int, Part]]:
+def _find_buckets(connection: sa.Connection, buckets: Iterable[_Bucket]) -> list[tuple[_Bucket, Part]]:
     pace, found = tables.pace.c, []
-    for part in some(numbers):
-        query = sa.select(pace.bucket, pace.part).where(
-            pace.run == run, pace.width_s == width_s, pace.bucket.in_(part)
-        )
-        found += [(bucket, unpack(data)) for bucket, data in connection.execute(query)]
+    for part in some(buckets):
+        query = sa.select(pace.run, pace.width_s, pace.bucket, pace.part)
+        wanted = sa.tuple_(pace.run, pace.width_s, pace.bucket).in_(part)
+        for run, width_s, number, data in connection.execute(query.where(wanted)):
+            found.append(((run, width_s, number), unpack(data)))
     return found

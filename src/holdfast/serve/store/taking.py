@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 import sqlalchemy as sa
 
 from holdfast.errors import StoreError
 from holdfast.serve.store import tables
 from holdfast.serve.store.incoming import Incoming, Line, Row, microseconds
+from holdfast.serve.store.ordering import open_orders
 from holdfast.serve.store.rundata import Told, merge_told, told_columns
 from holdfast.serve.store.statements import insert_new, some
-from holdfast.serve.store.summing import add_to_nodes, add_to_pace, floors
+from holdfast.serve.store.summing import Nodes, add_to_nodes, add_to_pace, find_nodes
 from holdfast.serve.store.values import Taken
 
 Runs = dict[str, sa.RowMapping]
@@ -29,11 +31,13 @@ def take(connection: sa.Connection, incoming: Sequence[Incoming], now: datetime)
     usable = [item for item in incoming if item.is_usable]
     runs = _lock_runs(connection, usable)
     new_events = _take_events(connection, runs, usable)
-    new_rows = _take_rows(connection, runs, usable)
-    nodes = add_to_nodes(connection, _rows_by_node(runs, usable, new_rows))
+    known = find_nodes(connection, {(runs[i.shipment.run.key]["id"], i.shipment.node) for i in usable})
+    new_rows = _take_rows(connection, runs, usable, known)
+    nodes = add_to_nodes(connection, known, _rows_by_node(runs, usable, new_rows))
     add_to_pace(connection, [(run, row) for (run, _, _), row in sorted(new_rows.items())])
     _update_runs(connection, runs, usable, (new_events, new_rows, nodes), now)
-    return _count(runs, incoming, new_events, new_rows)
+    counted = _count(runs, incoming, new_events, new_rows)
+    return _add_orders(connection, runs, incoming, counted)
 
 
 _Events = dict[tuple[int, str], Line]
@@ -87,13 +91,13 @@ def _answer_orders(connection: sa.Connection, taken: _Events) -> None:
             connection.execute(sa.update(tables.orders).where(same).values(outcome=outcome))
 
 
-def _take_rows(connection: sa.Connection, runs: Runs, usable: Sequence[Incoming]) -> _Rows:
+def _take_rows(connection: sa.Connection, runs: Runs, usable: Sequence[Incoming], known: Nodes) -> _Rows:
     wanted: _Rows = {}
     for item in usable:
         run = runs[item.shipment.run.key]["id"]
         for row in item.rows:
             wanted.setdefault((run, item.shipment.node, row.at_us), row)
-    floor = floors(connection, {(run, node) for run, node, _ in wanted})
+    floor = {place: row["floor_us"] for place, row in known.items()}
     rows = [
         {"run": run, "node": node, "at_us": at_us}
         for run, node, at_us in sorted(wanted)
@@ -125,10 +129,12 @@ def _update_runs(
     row_counts = Counter(run for run, _, _ in rows)
     told = merge_told(runs, usable)
     steps = _last_steps(runs, rows, microseconds(now.isoformat()))
+    changed = []
     for number, (key, run) in enumerate(sorted(runs.items())):
         # Nobody is heard at the same moment as another: pages of runs are cut by this time.
         heard_at = (now + timedelta(microseconds=number)).isoformat(timespec="microseconds")
         values = {
+            "number": run["id"],
             **told_columns(told[key]),
             "heard_at": max(heard_at, run["heard_at"]),
             "events": run["events"] + event_counts[run["id"]],
@@ -137,7 +143,13 @@ def _update_runs(
             "step_us": steps[run["id"]][0],
             "step": steps[run["id"]][1],
         }
-        connection.execute(sa.update(tables.runs).where(tables.runs.c.id == run["id"]).values(values))
+        changed.append(values)
+    if changed:
+        columns: dict[str, sa.BindParameter[object]] = {
+            name: sa.bindparam(name) for name in changed[0] if name != "number"
+        }
+        mine = tables.runs.c.id == sa.bindparam("number")
+        connection.execute(sa.update(tables.runs).where(mine).values(columns), changed)
 
 
 def _last_steps(runs: Runs, rows: _Rows, now_us: int) -> dict[int, tuple[int, int]]:
@@ -147,6 +159,20 @@ def _last_steps(runs: Runs, rows: _Rows, now_us: int) -> dict[int, tuple[int, in
         if row.step is not None:
             last[run_id] = max(last[run_id], (min(at_us, now_us), row.step))
     return last
+
+
+def _add_orders(
+    connection: sa.Connection, runs: Runs, incoming: Sequence[Incoming], counted: Sequence[Taken]
+) -> list[Taken]:
+    """Tell each shipment of a first node, whose guard carries them out, what its run is asked to do."""
+    asked = {item.shipment.run.key for item in incoming if item.is_usable and item.shipment.node == 0}
+    waiting = open_orders(connection, {runs[key]["id"] for key in asked})
+    return [
+        msgspec.structs.replace(taken, orders=waiting.get(runs[item.shipment.run.key]["id"], []))
+        if item.shipment.run.key in asked and item.shipment.node == 0
+        else taken
+        for item, taken in zip(incoming, counted, strict=True)
+    ]
 
 
 def _count(runs: Runs, incoming: Sequence[Incoming], new_events: _Events, new_rows: _Rows) -> list[Taken]:

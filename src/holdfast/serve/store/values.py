@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.shipment import Order
 from holdfast.values import Record
 
 
@@ -70,6 +71,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the store had already."""
     refused: list[str]
     """Why others were not kept."""
+    orders: list[Order] = []
+    """What the run was asked and has not answered yet, the oldest first."""
 
 
 class StoreSize(msgspec.Struct, frozen=True, kw_only=True):

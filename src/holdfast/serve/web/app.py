@@ -88,7 +88,7 @@ class _Machinery:
         return [
             *self._others.routes,
             Route("/healthz", self._health.answer),
-            *Intake(context.store, self._writer, context.counters).routes(),
+            *Intake(self._writer, context.counters).routes(),
             *Streams(context).routes(),
             *Orders(context, places).routes(),
             *api.routes(context),

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.serve.metrics.counters import ServerCounters
-from holdfast.serve.store import Store, Taken
+from holdfast.serve.store import Taken
 from holdfast.serve.web.body import read_body
 from holdfast.serve.web.writer import EndedError, FullError, Writer
 from holdfast.shipment import (
@@ -40,8 +40,7 @@ _AGAIN = {"Retry-After": "2"}
 class Intake:
     """Reads shipments, hands them to the writer, and answers with what is asked of the run."""
 
-    def __init__(self, store: Store, writer: Writer, counters: ServerCounters) -> None:
-        self._store = store
+    def __init__(self, writer: Writer, counters: ServerCounters) -> None:
         self._counters = counters
         self._writer = writer
         self._reading = 0
@@ -64,11 +63,8 @@ class Intake:
             body = await read_body(request, most=MOST_BYTES)
             shipment, size = await _decode(body, is_gzip=is_gzip)
         taken = await self._keep(shipment, size)
-        orders = []
-        if shipment.node == 0:
-            orders = await run_in_threadpool(self._store.orders, shipment.run.key)
         receipt = Receipt(
-            taken=taken.taken, known=taken.known, refused=taken.refused, orders=orders[:MOST_ORDERS]
+            taken=taken.taken, known=taken.known, refused=taken.refused, orders=taken.orders[:MOST_ORDERS]
         )
         return Response(msgspec.json.encode(receipt), media_type="application/json")
 
