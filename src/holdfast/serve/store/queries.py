@@ -42,6 +42,11 @@ def run_number(connection: sa.Connection, key: str) -> int | None:
     return connection.execute(sa.select(_RUN.id).where(_RUN.key == clean(key))).scalar()
 
 
+def _number_of(key: str) -> sa.ScalarSelect[int]:
+    """The same, inside another question: lists ask a few for each of many runs."""
+    return sa.select(_RUN.id).where(_RUN.key == clean(key)).scalar_subquery()
+
+
 def find_records(
     connection: sa.Connection, key: str, after: int, limit: int, most_bytes: int | None = None
 ) -> list[Kept]:
@@ -49,7 +54,7 @@ def find_records(
     events = tables.events.c
     query = (
         sa.select(events.number, events.body)
-        .where(events.run == run_number(connection, key), events.number > min(after, _MOST))
+        .where(events.run == _number_of(key), events.number > min(after, _MOST))
         .order_by(events.number)
         .limit(limit)
     )
@@ -78,7 +83,7 @@ def _decode(number: int, body: str) -> list[Kept]:
 def find_ranks(connection: sa.Connection, key: str) -> list[RankPace]:
     """Return the latest of each rank, wherever it was then."""
     nodes = tables.nodes.c
-    query = sa.select(nodes.node, nodes.latest).where(nodes.run == run_number(connection, key))
+    query = sa.select(nodes.node, nodes.latest).where(nodes.run == _number_of(key))
     found = [
         (rank, latest.at_us, -node, latest)
         for node, data in connection.execute(query)

@@ -100,8 +100,8 @@ def _check_headers(request: Request) -> bool:
 
 
 async def _decode(body: bytes, *, is_gzip: bool) -> tuple[Shipment, int]:
-    if len(body) <= _SMALL_BYTES and not is_gzip:
-        return decode_shipment(body, is_gzip=False)
+    if len(body) <= _SMALL_BYTES and not (is_gzip and is_large(body)):
+        return decode_shipment(body, is_gzip=is_gzip)
     return await run_in_threadpool(decode_shipment, body, is_gzip=is_gzip)
 
 
@@ -116,6 +116,14 @@ def decode_shipment(body: bytes, *, is_gzip: bool) -> tuple[Shipment, int]:
         raise HTTPException(400, f"the shipment cannot be read: {_one_line(error)}") from None
     check_shipment(shipment)
     return shipment, len(data)
+
+
+def is_large(body: bytes) -> bool:
+    """Say whether there is more in it than what is unpacked at once; also of what cannot be unpacked."""
+    try:
+        return len(zlib.decompressobj(wbits=31).decompress(body, _SMALL_BYTES + 1)) > _SMALL_BYTES
+    except zlib.error:
+        return True
 
 
 def gunzip(body: bytes) -> bytes:

@@ -19,9 +19,9 @@ from holdfast.serve.store import PacePoint, RunRow, Store
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.turns import Turns
 
-_WAIT_S = 0.03
+_WAIT_S = 0.01
 """For which a reader waits."""
-_SHARE = 0.25
+_SHARE = 0.15
 """Of a processor, for what is done behind the scenes."""
 _OLD_S = 30.0
 """What was not looked at for so long is brought up to date first, however long it takes."""
@@ -36,6 +36,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     change: int
     at_s: float
     view: RunView
+    open: int
+    """Incidents that are not over."""
     pace: tuple[PacePoint, ...]
     """Of its last hour."""
 
@@ -88,7 +90,8 @@ class Lately:
             return None
         since = (datetime.fromisoformat(row.heard_at) - _PACE_OF).isoformat()
         pace = tuple(self._store.pace(row.key, points=_POINTS, since=since))
-        look = Look(change=change, at_s=time.monotonic(), view=view, pace=pace)
+        opened = sum(each.is_open for each in view.incidents)
+        look = Look(change=change, at_s=time.monotonic(), view=view, open=opened, pace=pace)
         with self._lock:
             self._looks[row.key] = look
             self._looks.move_to_end(row.key)

@@ -24,6 +24,8 @@ _LOG = logging.getLogger("holdfast.serve")
 _MOST_WAITING = 512
 _MOST_WAITING_BYTES = 64 << 20
 _MOST_AT_ONCE = 128
+_REST_S = 0.05
+"""Between two transactions: one of ten shipments costs little more than one of one."""
 
 
 class _Waiting(NamedTuple):
@@ -92,6 +94,15 @@ class Writer:
     def _run(self) -> None:
         while batch := self._next():
             self._write(batch)
+            if batch[0].heard_at is None:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Let a few shipments gather; nobody waits where there are more than go into one transaction."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._is_ended or len(self._waiting) >= _MOST_AT_ONCE, timeout=_REST_S
+            )
 
     def _next(self) -> list[_Waiting]:
         with self._condition:

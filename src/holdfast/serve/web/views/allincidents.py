@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from heapq import nlargest
+from heapq import merge
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,10 +14,11 @@ from starlette.requests import Request
 from holdfast.incidents.values import Incident, RunView
 from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
+from holdfast.serve.web.lately import Look
 from holdfast.serve.web.views.telling import tell_incident
 from holdfast.serve.web.views.words import say_count
 
-MOST = 100
+MOST = 50
 _MOST_RUNS = 500
 _KINDS = ("slow", "death", "hang")
 
@@ -27,31 +29,45 @@ def incidents_values(context: Context, request: Request, now: datetime) -> dict[
     kind = query.get("kind", "") if query.get("kind") in _KINDS else ""
     is_open = {"yes": True, "no": False}.get(query.get("open", ""))
     run = query.get("run", "")
-    found = [
-        (row, view, incident)
-        for row, view in _runs(context, run)
-        for incident in view.incidents
-        if (not kind or incident.kind == kind) and (is_open is None or incident.is_open == is_open)
-    ]
-    newest = nlargest(MOST, found, key=lambda each: each[2].opened_at)
-    opened = sum(incident.is_open for _, _, incident in found)
+    looks = _runs(context, run)
+    wanted = [_wanted(row, look.view, kind, is_open) for row, look in looks]
+    # Each run's are in order, the newest last: of thousands only those that are shown are looked at.
+    newest = list(islice(merge(*wanted, key=lambda each: each[2].opened_at, reverse=True), MOST))
+    count, opened = _count(looks, kind, is_open)
     asked = {"kind": kind, "open": query.get("open", "") if is_open is not None else "", "run": run}
-    more = f"; the newest {MOST} are shown" if len(found) > MOST else ""
+    more = f"; the newest {MOST} are shown" if count > MOST else ""
     return {
         **asked,
         "found": [(row, _tell(view, incident, now)) for row, view, incident in newest],
-        "words": f"{say_count(len(found), 'incident')}, {opened} open{more}" if found else "",
+        "words": f"{say_count(count, 'incident')}, {opened} open{more}" if count else "",
         "is_filtered": any(asked.values()),
         "source": f"/part/all-incidents?{urlencode({name: word for name, word in asked.items() if word})}",
         "now": now,
     }
 
 
+def _fits(incident: Incident, kind: str, is_open: bool | None) -> bool:
+    return (not kind or incident.kind == kind) and (is_open is None or incident.is_open == is_open)
+
+
+def _wanted(
+    row: RunRow, view: RunView, kind: str, is_open: bool | None
+) -> Iterator[tuple[RunRow, RunView, Incident]]:
+    return ((row, view, each) for each in reversed(view.incidents) if _fits(each, kind, is_open))
+
+
+def _count(looks: list[tuple[RunRow, Look]], kind: str, is_open: bool | None) -> tuple[int, int]:
+    """Return how many there are, and how many of them are open."""
+    if not kind and is_open is None:
+        return sum(len(look.view.incidents) for _, look in looks), sum(look.open for _, look in looks)
+    found = [each for _, look in looks for each in look.view.incidents if _fits(each, kind, is_open)]
+    return len(found), sum(each.is_open for each in found)
+
+
 def _tell(view: RunView, incident: Incident, now: datetime) -> Any:
     return tell_incident(incident, gpus=view.world_size, now=now)
 
 
-def _runs(context: Context, run: str) -> Iterator[tuple[RunRow, RunView]]:
+def _runs(context: Context, run: str) -> list[tuple[RunRow, Look]]:
     rows = [row for row in context.store.runs(limit=_MOST_RUNS) if not run or row.key == run]
-    for row, look in context.lately.look(rows):
-        yield row, look.view
+    return context.lately.look(rows)
