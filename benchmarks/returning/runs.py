@@ -32,7 +32,7 @@ class Launched:
         self._out = folder / "out.txt"
         self.joined = folder / "joined.txt"
         """What workers print that joined by themselves."""
-        words = [verb, "--run-dir", str(self.run_dir), "--nproc-per-node", str(workers), *flags]
+        words = [verb, *flags, "--run-dir", str(self.run_dir), "--nproc-per-node", str(workers)]
         with self._out.open("wb") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "holdfast.cli", *words, "-m", "holdfast.lab.jobs.adaptive", *job],
