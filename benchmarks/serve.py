@@ -197,6 +197,7 @@ def _notes(rate: float | None) -> list[str]:
     how = f"{rate:g} events a second" if rate is not None else "30 s at each rate"
     return [
         f"{JOBS} jobs, {how}, and a summary row of each a second; senders, server, database on one machine",
+        "one in 100 events opens or closes an incident of its job; one reader, four pages a second at most",
         "memory of the server: second to last quarter",
     ]
 

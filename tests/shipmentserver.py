@@ -29,6 +29,7 @@ class ShipmentServer:
         self.rows: dict[tuple[int, str], int] = {}
         """How often a row of a node and time was sent."""
         self.orders: list[Order] = []
+        self.every_s = 1.0
         self.refused: list[str] = []
         """What the next receipt says of it."""
         self.requests = 0
@@ -115,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _receive(self) -> None:
         mine = self.server.mine
         refused, mine.refused = mine.refused, []
-        receipt = Receipt(taken=0, refused=refused, orders=mine.orders)
+        receipt = Receipt(taken=0, refused=refused, orders=mine.orders, every_s=mine.every_s)
         self._answer(200, msgspec.json.encode(receipt))
 
     def _fail(self, how: int | str, body: bytes) -> None:

@@ -26,6 +26,8 @@ from holdfast.values import AnyEvent, AttemptStarted, JobRelieved, JobSlowed, Ru
 
 RANKS = 8
 THREADS = 8
+HALF_INCIDENT = 100
+"""Events from the beginning of an incident to its end, and as many to the next one."""
 PATIENCE_S = 600.0
 
 
@@ -64,10 +66,10 @@ class Job:
 
 
 def _event(step: int) -> AnyEvent:
-    """Return events as jobs have them that are slow, and well, and slow again."""
-    if step % 10:
+    """Return events as jobs have them that are slow, and well, and slow again, every 20 s at 10 a second."""
+    if step % HALF_INCIDENT:
         return StepSeen(rank=step % RANKS, step=step)
-    is_slow = step % 20 == 10
+    is_slow = step % (2 * HALF_INCIDENT) == HALF_INCIDENT
     change = ChangePoint(
         step=step,
         detected_step=step + 2,

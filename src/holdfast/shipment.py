@@ -70,3 +70,5 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that are no events, and why; sending them again will not help."""
     orders: list[Order] = []
     """For node 0 only; an order is repeated until the run's log says what came of it."""
+    every_s: float = 1.0
+    """How long to wait before the next shipment: a server that has many senders wants them less often."""

@@ -156,6 +156,23 @@ def test_without_news_only_node_0_asks_for_orders(
     assert not any(each.events or each.summaries for each in server.shipments)
 
 
+@pytest.mark.parametrize(
+    ("asked_s", "kept_s"), [(4.0, 4.0), (0.001, EVERY_S), (1e9, LONGEST_S), (-1.0, EVERY_S)]
+)
+def test_a_server_of_many_is_sent_to_less_often(
+    node: Node, server: ShipmentServer, asked_s: float, kept_s: float
+) -> None:
+    """As it asks, within reason; and when it no longer does, as before."""
+    server.every_s = asked_s
+    node.write(1)
+    node.turn(3)
+    assert node.pauses_s == [kept_s] * 3
+    server.every_s = 1.0
+    node.write(1)
+    node.turn(2)
+    assert node.pauses_s[-1] == EVERY_S
+
+
 def test_a_killed_writers_line_is_left_out(node: Node, server: ShipmentServer, ears: Ears) -> None:
     """It would spoil the whole shipment."""
     node.write(1)

@@ -15,7 +15,7 @@ from holdfast.guard.spool import Batch, Spool, make_shipment
 from holdfast.shipment import MOST_ORDERS, Order, Receipt, Run
 
 EVERY_S = 1.0
-"""Between two shipments while there is news."""
+"""Between two shipments while there is news, unless the server asks for more."""
 ASK_EVERY_S = 2.0
 """Between two of node 0 while there is none: orders come with the answers."""
 CATCH_UP_S = 0.2
@@ -41,6 +41,7 @@ class Sender:
         self._most_bytes = _MOST_BYTES
         self._failures = 0
         self._asked_s = float("-inf")
+        self._every_s = EVERY_S
         self.on_orders: Callable[[Sequence[Order]], None] = lambda orders: None
         """Called with what people want of the run, for node 0 only; the same orders come again and again."""
         self.taken = 0
@@ -60,10 +61,10 @@ class Sender:
             self._asked_s = now_s
             return self._send(batch, timeout_s)
         self._acknowledge(batch)  # Rows of other nodes, or nothing.
-        if batch.is_all and self._node == 0 and now_s - self._asked_s >= ASK_EVERY_S:
+        if batch.is_all and self._node == 0 and now_s - self._asked_s >= max(ASK_EVERY_S, self._every_s):
             self._asked_s = now_s
             return self._ask(timeout_s)
-        return EVERY_S if batch.is_all else 0.0
+        return self._every_s if batch.is_all else 0.0
 
     def close(self) -> None:
         """Close the connection."""
@@ -78,7 +79,7 @@ class Sender:
         self._leave_out(refused)
         self._acknowledge(batch)
         self._succeed(outcome.receipt)
-        return EVERY_S if batch.is_all else CATCH_UP_S
+        return self._every_s if batch.is_all else CATCH_UP_S
 
     def _ask(self, timeout_s: float) -> float:
         """Send nothing, to hear what is wanted."""
@@ -86,7 +87,7 @@ class Sender:
         if outcome.receipt is None:
             return self._fail(outcome)
         self._succeed(outcome.receipt)
-        return EVERY_S
+        return self._every_s
 
     def _post(self, batch: Batch | None, timeout_s: float) -> Outcome:
         return self._poster.post(make_shipment(self._run(), self._node, batch), timeout_s=timeout_s)
@@ -100,6 +101,7 @@ class Sender:
         if self._failures > 1:
             self._say.once("server again", f"the server {self._poster.server.url} answers again")
         self._failures, self.trouble = 0, None
+        self._every_s = min(LONGEST_S, max(EVERY_S, receipt.every_s))
         self._most_lines = min(_MOST_LINES, 2 * self._most_lines)
         self._most_bytes = min(_MOST_BYTES, 2 * self._most_bytes)
         if self._node == 0:

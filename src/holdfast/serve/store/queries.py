@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import sqlalchemy as sa
 
@@ -17,6 +16,8 @@ from holdfast.serve.store.values import Kept, PacePoint, RankPace, RunRow
 
 _RUN = tables.runs.c
 _MOST = (1 << 63) - 1
+_AT_A_TIME = 100
+"""Events, where their size is to be bounded."""
 
 
 def find_runs(connection: sa.Connection, text: str, limit: int, before: str | None) -> list[RunRow]:
@@ -51,6 +52,22 @@ def find_records(
     connection: sa.Connection, key: str, after: int, limit: int, most_bytes: int | None = None
 ) -> list[Kept]:
     """Return a run's events whose number is higher, in order; up to so many bytes, but at least one."""
+    if most_bytes is None:
+        rows = _find_lines(connection, key, after, limit)
+        return [kept for number, body in rows for kept in _decode(number, body)]
+    found: list[Kept] = []
+    left = limit
+    while left > 0 and (rows := _find_lines(connection, key, after, min(left, _AT_A_TIME))):
+        for number, body in rows:
+            most_bytes -= len(body)
+            if found and most_bytes < 0:
+                return found
+            found += _decode(number, body)
+        after, left = rows[-1][0], left - len(rows)
+    return found
+
+
+def _find_lines(connection: sa.Connection, key: str, after: int, limit: int) -> list[tuple[int, str]]:
     events = tables.events.c
     query = (
         sa.select(events.number, events.body)
@@ -58,19 +75,7 @@ def find_records(
         .order_by(events.number)
         .limit(limit)
     )
-    if most_bytes is None:
-        return [kept for number, body in connection.execute(query) for kept in _decode(number, body)]
-    return _decode_some(connection.execute(query, execution_options={"yield_per": 100}), most_bytes)
-
-
-def _decode_some(rows: Iterable[Any], most_bytes: int) -> list[Kept]:
-    found: list[Kept] = []
-    for number, body in rows:
-        most_bytes -= len(body)
-        if found and most_bytes < 0:
-            break
-        found += _decode(number, body)
-    return found
+    return [(number, body) for number, body in connection.execute(query)]
 
 
 def _decode(number: int, body: str) -> list[Kept]:
@@ -112,17 +117,17 @@ def _by_time(item: tuple[int, int, int, object]) -> tuple[int, int, int]:
 
 def find_pace(connection: sa.Connection, key: str, points: int, since: str | None) -> list[PacePoint]:
     """Return at most so many points over the time of the run, or since then."""
-    run = run_number(connection, key)
-    span = _span(connection, run, since)
-    if run is None or span is None or points < 1:
+    kept = _extents(connection, key)
+    span = _span(kept, since)
+    if span is None or points < 1:
         return []
     start, end = span
-    width_s = _width(connection, run, span, points)
+    width_s = _width(kept, span, points)
     group_s = _group(start, end, width_s, points)
     groups: dict[int, Part] = {}
     pace = tables.pace.c
     query = sa.select(pace.bucket, pace.part).where(
-        pace.run == run, pace.width_s == width_s, pace.bucket >= start // width_s
+        pace.run == _number_of(key), pace.width_s == width_s, pace.bucket >= start // width_s
     )
     for bucket, data in connection.execute(query):
         group, part = bucket * width_s // group_s, unpack(data)
@@ -130,17 +135,29 @@ def find_pace(connection: sa.Connection, key: str, points: int, since: str | Non
     return _points(groups.items(), group_s)
 
 
-def _span(connection: sa.Connection, run: int | None, since: str | None) -> tuple[int, int] | None:
-    """Return the first and the last second that there is something of."""
+def _extents(connection: sa.Connection, key: str) -> dict[int, tuple[int, int]]:
+    """Return the first and the last bucket of each width that there is something of: in one question."""
     pace = tables.pace.c
-    bounds = sa.select(sa.func.min(pace.bucket), sa.func.max(pace.bucket))
-    first, last = connection.execute(bounds.where(pace.run == run, pace.width_s == LASTING_S)).one()
-    if first is None:
+
+    def end(of: Callable[..., sa.Function[int]], width_s: int) -> sa.ScalarSelect[int]:
+        mine = (pace.run == _number_of(key)) & (pace.width_s == width_s)
+        return sa.select(of(pace.bucket)).where(mine).scalar_subquery()
+
+    ends = [end(of, width_s) for width_s in WIDTHS_S for of in (sa.func.min, sa.func.max)]
+    found = connection.execute(sa.select(*ends)).one()
+    pairs = zip(WIDTHS_S, found[::2], found[1::2], strict=True)
+    return {width_s: (first, last) for width_s, first, last in pairs if first is not None}
+
+
+def _span(kept: Mapping[int, tuple[int, int]], since: str | None) -> tuple[int, int] | None:
+    """Return the first and the last second that there is something of."""
+    if LASTING_S not in kept:
         return None
+    first, last = kept[LASTING_S]
     start = first * LASTING_S if since is None else max(first * LASTING_S, _seconds(since))
     # Exactly, where there are single seconds; they are removed first.
-    _, last_s = connection.execute(bounds.where(pace.run == run, pace.width_s == WIDTHS_S[0])).one()
-    end = max(last * LASTING_S, last_s or 0)
+    _, last_s = kept.get(WIDTHS_S[0], (0, 0))
+    end = max(last * LASTING_S, last_s)
     return (start, end) if start <= end else None
 
 
@@ -151,16 +168,10 @@ def _seconds(since: str) -> int:
         raise InputError(f"since is {since[:40]!r}, expected a time in ISO 8601: {error}") from None
 
 
-def _width(connection: sa.Connection, run: int, span: tuple[int, int], points: int) -> int:
+def _width(kept: Mapping[int, tuple[int, int]], span: tuple[int, int], points: int) -> int:
     """Return the widest that is fine enough; where none is, the finest that goes back to the start."""
     start, end = span
-    pace = tables.pace.c
-    there = []
-    for width_s in WIDTHS_S:
-        query = sa.select(sa.func.min(pace.bucket)).where(pace.run == run, pace.width_s == width_s)
-        first = connection.execute(query).scalar()
-        if first is not None and first * width_s < start + LASTING_S:
-            there.append(width_s)
+    there = [width_s for width_s, (first, _) in kept.items() if first * width_s < start + LASTING_S]
     fine = [width_s for width_s in there if (end - start) / width_s >= points / 2]
     return max(fine, default=min(there, default=LASTING_S))
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.store import Taken
 from holdfast.serve.web.body import read_body
+from holdfast.serve.web.tempo import Tempo
 from holdfast.serve.web.writer import EndedError, FullError, Writer
 from holdfast.shipment import (
     MOST_BYTES,
@@ -43,6 +44,7 @@ class Intake:
     def __init__(self, writer: Writer, counters: ServerCounters) -> None:
         self._counters = counters
         self._writer = writer
+        self._tempo = Tempo()
         self._reading = 0
 
     def routes(self) -> list[Route]:
@@ -64,7 +66,11 @@ class Intake:
             shipment, size = await _decode(body, is_gzip=is_gzip)
         taken = await self._keep(shipment, size)
         receipt = Receipt(
-            taken=taken.taken, known=taken.known, refused=taken.refused, orders=taken.orders[:MOST_ORDERS]
+            taken=taken.taken,
+            known=taken.known,
+            refused=taken.refused,
+            orders=taken.orders[:MOST_ORDERS],
+            every_s=self._tempo.hear(shipment.run.key, shipment.node),
         )
         return Response(msgspec.json.encode(receipt), media_type="application/json")
 

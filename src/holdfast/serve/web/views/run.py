@@ -78,19 +78,19 @@ class RunPages:
 
     def values(self, request: Request, parts: Iterable[str]) -> dict[str, Any]:
         """Return what these parts show; 404 where there is no such run."""
-        key = find_row(self._context, request).key
+        row = find_row(self._context, request)
         # Before the view: what comes in between is then fetched once more, and not missed.
-        glance = self._context.live.glance(key)
-        found = self._context.live.view_and_row(key)
+        glance = self._context.live.glance_at(row)
+        found = self._context.live.view_and_row(row.key)
         if found is None:
-            raise HTTPException(404, f"no run {key!r}")
+            raise HTTPException(404, f"no run {row.key!r}")
         view, row = found
         wanted = tuple(parts)
         asked = _Asked(request, row, view, now_utc(), self._read_pace(row, view, wanted))
         values: dict[str, Any] = {
             "row": row,
             "view": view,
-            "number": glance.number if glance is not None else 0,
+            "number": glance.number,
             "now": asked.now,
             "look": RUN_LOOKS[view.state],
             "is_live": view.state in LIVE,
