@@ -106,7 +106,8 @@ def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> d
         "paused s": sum(event.pause_s for event in done),
         "bills": sum(isinstance(event, IncidentClosed) for event in acted.events),
         "as it was": not decided or (not decided[-1].speeds and decided[-1].level == "undo"),
-        "same bits": healthy.digests == never.digests == acted.digests,
+        # Who changed places ends with the other's parameters.
+        "same bits": len({frozenset(each.digests.values()) for each in (healthy, never, acted)}) == 1,
     }
 
 
