@@ -21,7 +21,7 @@ from holdfast.serve.web.turns import Turns
 
 _WAIT_S = 0.01
 """For which a reader waits."""
-_SHARE = 0.15
+_SHARE = 0.25
 """Of a processor, for what is done behind the scenes."""
 _OLD_S = 30.0
 """What was not looked at for so long is brought up to date first, however long it takes."""
