@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import sqlalchemy as sa
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from holdfast.errors import InputError, MissingError, StoreError
 from holdfast.serve.store.address import Address, read_address
@@ -152,33 +152,18 @@ def _sqlite_engine(address: Address, begin: str) -> sa.Engine:
 
 # --- PostgreSQL -------------------------------------------------------------------------------
 
-_IDLE_S = 0.5
 _CONNECTING = {"connect_timeout": "10", "tcp_user_timeout": "30000", "application_name": "holdfast"}
 
 
 def _postgres_engine(address: Address) -> sa.Engine:
     defaults = {name: value for name, value in _CONNECTING.items() if name not in address.url.query}
     try:
-        engine = sa.create_engine(
-            address.url, connect_args=defaults, pool_timeout=BUSY_S, pool_size=_KEPT_OPEN
+        return sa.create_engine(
+            address.url,
+            connect_args=defaults,
+            pool_pre_ping=True,
+            pool_timeout=BUSY_S,
+            pool_size=_KEPT_OPEN,
         )
     except ImportError:
         raise MissingError("psycopg is missing: pip install 'holdfast[postgres]'") from None
-    _check_idle(engine)
-    return engine
-
-
-def _check_idle(engine: sa.Engine) -> None:
-    """Ask connections whether they are still there, but only those that nobody has used for a while."""
-
-    @sa.event.listens_for(engine, "checkin")
-    def _put_back(_raw: DBAPIConnection | None, entry: ConnectionPoolEntry) -> None:
-        entry.info["idle_since_s"] = time.monotonic()
-
-    @sa.event.listens_for(engine, "checkout")
-    def _take_out(raw: DBAPIConnection, entry: ConnectionPoolEntry, _proxy: PoolProxiedConnection) -> None:
-        if time.monotonic() - entry.info.get("idle_since_s", float("inf")) > _IDLE_S:
-            try:
-                engine.dialect.do_ping(raw)
-            except engine.dialect.loaded_dbapi.Error:
-                raise DisconnectionError from None  # The pool opens another one.
