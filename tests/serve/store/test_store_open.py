@@ -133,6 +133,12 @@ def test_an_address_that_leads_nowhere_is_refused(text: str, reason: str) -> Non
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    """At once, and not after SQLite has tried for half a minute."""
+    with pytest.raises(InputError, match="is no file, expected that of a database"):
+        Store.open(str(tmp_path))
+
+
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     """And left as it is."""
     file = tmp_path / "notes.txt"

@@ -119,7 +119,8 @@ def _make_file(address: Address) -> None:
         # An existing one is not opened: closing it would take away the locks of our own connections to it.
         os.close(os.open(address.file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        return
+        if not address.file.is_file():  # SQLite would try for half a minute.
+            raise InputError(f"{address.shown}: is no file, expected that of a database") from None
     except OSError as error:
         raise InputError(f"{address.shown}: cannot be made: {error.strerror}") from None
 
