@@ -27,7 +27,7 @@ from returning.runs import Launched
 
 MICROBATCHES = 8
 WIDTH = 64
-OP_MS = 8.0
+OP_MS = 16.0
 SHAPES = {"2x4": (2, 4), "4x2": (4, 2)}
 _SHORTER = 3.0
 """Time in which a worker is slow passes so many times faster than it did,"""
