@@ -177,7 +177,7 @@ def compound(here: Measured) -> tuple[list[Band], int]:
     pp, first, length = here.pp, _WARM_STEPS, round(40 / here.step_s)
     link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, here.link_factor(1.4))
     worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
-    return [link, worker], first + 4 * length
+    return [link, worker], first + 5 * length
 
 
 def _band(words: str, first: int, last: int, factor: float) -> Band:

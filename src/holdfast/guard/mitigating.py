@@ -16,6 +16,7 @@ from holdfast.findings import Suspect
 from holdfast.guard.say import Say
 from holdfast.job.wishes import Crew, Granted, read_crew, read_granted, read_wish, write_wish
 from holdfast.membership import Arranged
+from holdfast.mitigate.aside import Aside
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
 from holdfast.mitigate.decide import Decision, Look, Mitigator, Verdict
 from holdfast.mitigate.ledger import Level
@@ -29,8 +30,9 @@ _PATIENCE_S = 60.0
 _RECENT_STEPS = 40
 _DATA_SHARE = 0.1
 """Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
-_GUESSES_S: dict[Deed, float] = {"replan": 1.0, "exchange": 3.0}
-"""Before anything was done here. What a restart costs is what the start has cost."""
+_GUESSES_S: dict[Deed, float] = {"replan": 0.5, "exchange": 1.0}
+"""Before anything was done here: a few times what it has taken in other jobs. What a restart costs is what
+the start has cost."""
 
 
 class Mitigation:
@@ -51,6 +53,7 @@ class Mitigation:
         self._prices = Prices(_GUESSES_S)
         self._speeds = Speeds()
         self._links: tuple[SlowLink, ...] = ()
+        self._aside = Aside()
         self._mitigator: Mitigator | None = None
         self._granted: Granted | None = None
         self._crew: Crew | None = None
@@ -79,6 +82,8 @@ class Mitigation:
 
     def relieve(self) -> None:
         """Take in that the job is as fast as before; of some ranks that is measured."""
+        if self._mitigator is not None and self._mitigator.arrangement.holders:
+            self._put_aside(self._mitigator)
         self._links = ()
         self._told = {}
 
@@ -164,6 +169,7 @@ class Mitigation:
         self._mitigator = self._decision = self._end = self._news = None
         self._speeds.forget()
         self._links = ()
+        self._aside = Aside()
         self._told = {}
 
     # --- decisions ----------------------------------------------------------------------------
@@ -183,15 +189,24 @@ class Mitigation:
             self._decide(mitigator, decision)
         if mitigator.closed is not closed:
             self._tell_bill(mitigator)
-        if self._links and mitigator.arrangement.holders and not mitigator.is_on_trial:
-            self._links = ()  # It carries nothing any more, so nobody can tell how it is.
+        if not mitigator.arrangement.holders:
+            self._aside.take_back()
+        elif not mitigator.is_on_trial:
+            self._put_aside(mitigator)
+
+    def _put_aside(self, mitigator: Mitigator) -> None:
+        """Take note that slow links carry nothing any more."""
+        if self._links:
+            lost_s = mitigator.incident.lost_s if mitigator.incident is not None else 0.0
+            self._aside.put(self._links, self._now_s, lost_s)
+        self._links = ()
 
     def _make_look(self, lookout: Lookout, steps: int, seconds: float) -> Look:
         assert self._healthy_s is not None
         last = lookout.last_step
         condition = Condition(
             speeds=make_speeds(self._told | self._speeds.of(lookout.steps_of(since=last - _RECENT_STEPS))),
-            links=self._links,
+            links=tuple(sorted({*self._links, *self._aside.links(self._now_s)})),
         )
         since_s, lost_s, since_step = 0.0, 0.0, last
         if self._news is not None and not condition.is_healthy and self._end is not None:
@@ -209,6 +224,10 @@ class Mitigation:
             lost_s=lost_s,
             since_step=since_step,
         )
+
+    @property
+    def _now_s(self) -> float:
+        return self._end[1] if self._end is not None else 0.0
 
     def _decide(self, mitigator: Mitigator, decision: Decision) -> None:
         self._number += 1
