@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from helpers import CHANGE, wait_until
-from holdfast.serve.store import Store
+from holdfast.serve.store import RunRow, Store
 from holdfast.serve.web.lately import Lately
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.turns import Turns
@@ -69,6 +69,32 @@ def test_what_was_not_looked_at_for_long_is_not_shown_as_it_was(store: Store, li
     _slow(store, live)
     assert _states(lately, store)["a"] == "slow"
     lately.turns.end()
+
+
+def test_a_list_says_how_old_it_is(store: Store, live: Live, hasty: Lately) -> None:
+    """Nothing, while all is up to date."""
+    looks = hasty.look(store.runs())
+    assert hasty.late_s(looks) == 0.0
+    _slow(store, live)
+    assert hasty.late_s(looks) > 0.0
+
+
+def test_runs_are_looked_at_before_anybody_asks(
+    store: Store, live: Live, hasty: Lately, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the first reader finds them as they were a moment ago, and does not wait."""
+    asked: list[str] = []
+    find = store.run
+
+    def ask(key: str) -> RunRow | None:
+        asked.append(key)
+        return find(key)
+
+    monkeypatch.setattr(store, "run", ask)
+    hasty.meet(["a", "b", "none such"])
+    wait_until(lambda: "none such" in asked, "those before it to be looked at")
+    _slow(store, live)
+    assert _states(hasty, store) == {"a": "training", "b": "training"}
 
 
 def test_a_run_that_is_gone_is_left_out(store: Store, live: Live) -> None:

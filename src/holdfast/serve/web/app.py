@@ -24,7 +24,7 @@ from holdfast.serve.web.gate import Gate, Tokens
 from holdfast.serve.web.headers import Outermost
 from holdfast.serve.web.heeding import Heeding
 from holdfast.serve.web.intake import Intake
-from holdfast.serve.web.lately import Lately
+from holdfast.serve.web.lately import MOST_LISTED, Lately
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.notebook import Notebook
 from holdfast.serve.web.openapi import openapi_route
@@ -106,6 +106,7 @@ class _Machinery:
             self._folder.start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._trim)
+            tasks.start_soon(self._meet)
             yield
             tasks.cancel_scope.cancel()
         await run_in_threadpool(self._end)
@@ -121,8 +122,19 @@ class _Machinery:
 
     def _hear(self, shipments: Sequence[Shipment]) -> None:
         """Tell those who look on which runs have changed; called by the writer's thread."""
-        self._context.live.change(dict.fromkeys(shipment.run.key for shipment in shipments))
+        keys = dict.fromkeys(shipment.run.key for shipment in shipments)
+        self._context.live.change(keys)
+        self._context.lately.meet(keys)
         self._heeding.change(shipment.run.key for shipment in shipments if shipment.events)
+
+    async def _meet(self) -> None:
+        """Look at what the store has, before anybody asks."""
+        try:
+            rows = await run_in_threadpool(self._context.store.runs, limit=MOST_LISTED)
+        except StoreError as error:
+            _LOG.warning("%s", error)
+        else:
+            self._context.lately.meet(row.key for row in rows)
 
     async def _trim(self) -> None:
         settings = self._context.settings

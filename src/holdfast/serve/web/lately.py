@@ -21,10 +21,13 @@ from holdfast.serve.web.turns import Turns
 
 _WAIT_S = 0.01
 """For which a reader waits."""
+_OLD_S = 30.0
+"""For what was not looked at for so long a reader waits longer:"""
+_WAIT_FOR_OLD_S = 0.1
 _SHARE = 0.25
 """Of a processor, for what is done behind the scenes."""
-_OLD_S = 30.0
-"""What was not looked at for so long is brought up to date first, however long it takes."""
+MOST_LISTED = 500
+"""Runs that a list takes into account."""
 _MOST = 1000
 _PACE_OF = timedelta(hours=1)
 _POINTS = 40
@@ -57,21 +60,36 @@ class Lately:
 
     def look(self, rows: Iterable[RunRow]) -> list[tuple[RunRow, Look]]:
         """Return runs as they are, or were a few seconds ago; a run that is gone is left out."""
-        until_s = time.monotonic() + self._wait_s
-        found = [(row, self._known(row, until_s)) for row in rows]
+        began_s = time.monotonic()
+        found = [(row, self._known(row, began_s)) for row in rows]
         late = [row.key for row, look in found if look is not None and not self._is_current(row.key, look)]
         if late:
             self.turns.put(late)
         return [(row, look) for row, look in found if look is not None]
 
-    def _known(self, row: RunRow, until_s: float) -> Look | None:
+    def late_s(self, looks: Iterable[tuple[RunRow, Look]]) -> float:
+        """Return how old the oldest look is that is not up to date; 0 where all are."""
+        now_s = time.monotonic()
+        late = [look for row, look in looks if not self._is_current(row.key, look)]
+        return max((now_s - look.at_s for look in late), default=0.0)
+
+    def meet(self, keys: Iterable[str]) -> None:
+        """Look at runs that nobody has looked at yet: the first who does need not wait for all of them."""
+        with self._lock:
+            new = [key for key in keys if key not in self._looks] if len(self._looks) < _MOST else []
+        if new:
+            self.turns.put(new)
+
+    def _known(self, row: RunRow, began_s: float) -> Look | None:
         with self._lock:
             look = self._looks.get(row.key)
         if look is not None and self._is_current(row.key, look):
             return look
+        if look is None or not self.turns.is_going:
+            return self._renew(row)
         now_s = time.monotonic()
-        is_good_enough = look is not None and now_s - look.at_s < self._old_s and self.turns.is_going
-        return look if is_good_enough and now_s > until_s else self._renew(row)
+        wait_s = self._wait_s if now_s - look.at_s < self._old_s else _WAIT_FOR_OLD_S
+        return look if now_s > began_s + wait_s else self._renew(row)
 
     def _is_current(self, key: str, look: Look) -> bool:
         return look.change == self._live.change_of(key)

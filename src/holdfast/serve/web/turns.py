@@ -12,7 +12,7 @@ _LOG = logging.getLogger("holdfast.serve")
 
 
 class Turns:
-    """Runs wait in line, each once; ``share`` of the time is spent on them, the rest is left to others."""
+    """Runs wait in line, each once; ``share`` of a processor is spent on them, the rest is left to others."""
 
     def __init__(self, name: str, do: Callable[[str], None], *, share: float = 1.0) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class Turns:
 
     def _run(self) -> None:
         while (key := self._next()) is not None:
-            began_s = time.monotonic()
+            began_s = time.thread_time()
             try:
                 self._do(key)
             except Exception:  # The next one is to have its turn all the same.
@@ -56,7 +56,7 @@ class Turns:
             if self._rest > 0:
                 with self._condition:
                     self._condition.wait_for(
-                        lambda: self._is_ended, timeout=self._rest * (time.monotonic() - began_s)
+                        lambda: self._is_ended, timeout=self._rest * (time.thread_time() - began_s)
                     )
 
     def _next(self) -> str | None:

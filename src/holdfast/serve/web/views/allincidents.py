@@ -14,12 +14,11 @@ from starlette.requests import Request
 from holdfast.incidents.values import Incident, RunView
 from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
-from holdfast.serve.web.lately import Look
+from holdfast.serve.web.lately import MOST_LISTED, Look
 from holdfast.serve.web.views.telling import tell_incident
 from holdfast.serve.web.views.words import say_count
 
 MOST = 50
-_MOST_RUNS = 500
 _KINDS = ("slow", "death", "hang")
 
 
@@ -69,5 +68,5 @@ def _tell(view: RunView, incident: Incident, now: datetime) -> Any:
 
 
 def _runs(context: Context, run: str) -> list[tuple[RunRow, Look]]:
-    rows = [row for row in context.store.runs(limit=_MOST_RUNS) if not run or row.key == run]
+    rows = [row for row in context.store.runs(limit=MOST_LISTED) if not run or row.key == run]
     return context.lately.look(rows)

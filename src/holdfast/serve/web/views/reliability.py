@@ -28,13 +28,13 @@ from holdfast.reliability.view import through_of
 from holdfast.serve.chart import Chart, Panel, Series, draw
 from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
+from holdfast.serve.web.lately import MOST_LISTED
 from holdfast.serve.web.views.words import parse, say_span
 
 LEAST_NODE_DAYS = 1.0
 """With less nothing can be said of a rate."""
 LEAST_NODES = 8
 """Of fewer nobody can say which is unlike the others."""
-_MOST_RUNS = 500
 _MOST_LEMONS = 12
 _WINDOW = timedelta(days=28)
 _CHECKPOINT_MIN = 60.0
@@ -174,7 +174,7 @@ def find_bad_nodes(seen: Seen) -> list[dict[str, Any]]:
 
 def reliability_values(context: Context, now: datetime) -> dict[str, Any]:
     """Return what the page shows; blocks."""
-    rows = context.store.runs(limit=_MOST_RUNS)
+    rows = context.store.runs(limit=MOST_LISTED)
     seen = look_back((row, look.view) for row, look in context.lately.look(rows))
     rate = make_rate(len(seen.failures), seen.node_days)
     is_enough = seen.node_days >= LEAST_NODE_DAYS

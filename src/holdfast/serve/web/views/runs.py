@@ -19,11 +19,14 @@ from holdfast.serve.web.views.words import (
     moment,
     say_count,
     say_gpu_h,
+    say_span,
     say_step,
     seconds_since,
 )
 
 MOST_RUNS = 100
+_TOLD_LATE_S = 5.0
+"""Nobody minds less."""
 
 
 class Line(NamedTuple):
@@ -76,16 +79,22 @@ def is_run_silent(row: RunRow, view: RunView, now: datetime) -> bool:
 def list_values(context: Context, text: str, now: datetime) -> dict[str, Any]:
     """Return what the list shows; blocks."""
     rows = context.store.runs(text=text, limit=MOST_RUNS)
-    lines = [make_line(row, look.view, look.pace, now) for row, look in context.lately.look(rows)]
+    looks = context.lately.look(rows)
+    lines = [make_line(row, look.view, look.pace, now) for row, look in looks]
     lines.sort(key=lambda line: line.order)  # Within the same, as it was: last heard first.
     return {
         "rows": lines,
         "text": text,
         "is_cut": len(lines) == MOST_RUNS,
+        "late": _say_late(context.lately.late_s(looks)),
         "url": context.settings.url,
         "now": now,
         "source": "/part/runs" + (f"?{urlencode({'text': text})}" if text else ""),
     }
+
+
+def _say_late(seconds: float) -> str:
+    return say_span(seconds) if seconds >= _TOLD_LATE_S else ""
 
 
 def _why_look(view: RunView) -> Look:
