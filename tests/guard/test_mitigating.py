@@ -10,6 +10,7 @@ import pytest
 from helpers import SUSPECT, Ears
 from holdfast.diagnose.lookout import Lookout, Trouble
 from holdfast.diagnose.profiles import profiles_of
+from holdfast.findings import Suspect
 from holdfast.guard.levels import parse_levels
 from holdfast.guard.mitigating import Mitigation
 from holdfast.job.wishes import Crew, Granted, read_wish, write_crew, write_granted
@@ -35,6 +36,8 @@ class Job:
         self.now_s = 0.0
         self.work = [WORK] * 4
         self.slow: dict[int, float] = {}
+        self.late_s = 0.0
+        """What everybody waits in each step for a slow link."""
         self.flags = StepFlag.PLANNED
         self.grant(generation=0, wish=0)
 
@@ -61,11 +64,11 @@ class Job:
                 self._make_step()
             self.mitigation.look(self.lookout, self.now_s)
 
-    def blame(self) -> None:
-        """Say that rank 1 is slow, since the last second began."""
+    def blame(self, suspect: Suspect = SUSPECT) -> None:
+        """Say who is slow, since the last second began: rank 1, or somebody else."""
         healthy = profiles_of(self.lookout.steps_of(since=0), since=0, until=self.step - 10)
         self.mitigation.blame(
-            [SUSPECT],
+            [suspect],
             Trouble(
                 since_step=self.step - 10,
                 since_s=self.now_s - 2.0,
@@ -80,7 +83,7 @@ class Job:
 
     def _make_step(self) -> None:
         own = [0.9 * STEP_S * self.work[rank] / WORK * self.slow.get(rank, 1.0) for rank in range(4)]
-        duration_s = max(own) + 0.1 * STEP_S
+        duration_s = max(own) + 0.1 * STEP_S + self.late_s
         self.now_s += duration_s
         self.lookout.take(
             [
@@ -301,3 +304,67 @@ def test_who_is_named_with_too_little_confidence_is_let_be(
     job.blame()
     job.live(12)
     assert [each.level for each in job.decided()] == levels
+
+
+LINK = Suspect(
+    kind="link",
+    ranks=[0, 2],
+    hosts=["a"],
+    link=(0, 2),
+    cause="link",
+    slowdown=1.5,
+    confidence=0.9,
+    victims=[1, 3],
+    evidence=["x"],
+)
+
+
+@pytest.fixture
+def moved(tmp_path: Path, ears: Ears) -> Job:
+    """A job in which a slow link was moved out of the way, and is as slow as before."""
+    job = Job(tmp_path, ears, act="S2,S3")
+    job.live(20)
+    job.late_s = 0.5 * STEP_S
+    job.live(1)
+    job.blame(LINK)
+    job.live(6)
+    [decided] = job.decided()
+    assert decided.level == "S3"
+    assert decided.moves
+    job.grant(generation=1, wish=1)
+    job.late_s = 0.0
+    job.live(4)
+    job.mitigation.relieve()
+    return job
+
+
+def _be_slow_for_a_while(job: Job) -> Decided:
+    """Let rank 1 be slow, and worked around; return what is done when it is well again."""
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.blame()
+    job.live(6)
+    [*_, shared] = job.decided()
+    assert (shared.level, set(shared.speeds), shared.moves) == ("S2", {1}, [])
+    job.grant(generation=2, wish=shared.number)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(4)
+    job.slow = {}
+    job.live(4)
+    [*_, last] = job.decided()
+    assert last.number == shared.number + 1
+    assert last.speeds == {}
+    return last
+
+
+def test_link_that_was_slow_a_moment_ago_is_left_where_it_is(moved: Job) -> None:
+    """Nobody knows how it is; only the work is shared out as before."""
+    assert _be_slow_for_a_while(moved).moves == []
+
+
+def test_link_that_was_slow_long_ago_gets_its_old_place(moved: Job) -> None:
+    """It takes no meeting of its own: they meet to share out the work."""
+    moved.live(600)
+    back = _be_slow_for_a_while(moved)
+    assert back.level == "undo"
+    assert {(after, before) for before, after in back.moves} == set(moved.decided()[0].moves)
