@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from helpers import CHANGE, wait_until
-from holdfast.serve.store import RunRow, Store
+from holdfast.serve.store import Store
 from holdfast.serve.web.lately import Lately
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.turns import Turns
@@ -84,13 +84,13 @@ def test_runs_are_looked_at_before_anybody_asks(
 ) -> None:
     """So the first reader finds them as they were a moment ago, and does not wait."""
     asked: list[str] = []
-    find = store.run
+    look_up = store.news
 
-    def ask(key: str) -> RunRow | None:
+    def ask(key: str, *, after: int) -> object:
         asked.append(key)
-        return find(key)
+        return look_up(key, after=after)
 
-    monkeypatch.setattr(store, "run", ask)
+    monkeypatch.setattr(store, "news", ask)
     hasty.meet(["a", "b", "none such"])
     wait_until(lambda: "none such" in asked, "those before it to be looked at")
     _slow(store, live)

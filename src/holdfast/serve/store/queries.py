@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 
@@ -19,6 +19,32 @@ _MOST = (1 << 63) - 1
 _AT_A_TIME = 100
 """Events, where their size is to be bounded."""
 
+# Made once: for one of hundreds of runs of a list, to make them takes longer than to have them answered.
+_MINE = sa.select(_RUN.id).where(_RUN.key == sa.bindparam("key")).scalar_subquery()
+"""The number by which all other tables know a run."""
+_RUN_OF = sa.select(tables.runs).where(_RUN.key == sa.bindparam("key"))
+_LINES = (
+    sa.select(tables.events.c.number, tables.events.c.body)
+    .where(tables.events.c.run == _MINE, tables.events.c.number > sa.bindparam("after"))
+    .order_by(tables.events.c.number)
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
+)
+_LATEST = sa.select(tables.nodes.c.node, tables.nodes.c.latest).where(tables.nodes.c.run == _MINE)
+_EXTENTS = sa.select(
+    *(
+        sa.select(of(tables.pace.c.bucket))
+        .where(tables.pace.c.run == _MINE, tables.pace.c.width_s == width_s)
+        .scalar_subquery()
+        for width_s in WIDTHS_S
+        for of in (sa.func.min, sa.func.max)
+    )
+)
+_BUCKETS = sa.select(tables.pace.c.bucket, tables.pace.c.part).where(
+    tables.pace.c.run == _MINE,
+    tables.pace.c.width_s == sa.bindparam("width_s"),
+    tables.pace.c.bucket >= sa.bindparam("first"),
+)
+
 
 def find_runs(connection: sa.Connection, text: str, limit: int, before: str | None) -> list[RunRow]:
     """Return those whose name, host or command has the text in it, whom the store heard last first."""
@@ -34,18 +60,13 @@ def find_runs(connection: sa.Connection, text: str, limit: int, before: str | No
 
 def find_run(connection: sa.Connection, key: str) -> RunRow | None:
     """Return the one with this key."""
-    row = connection.execute(sa.select(tables.runs).where(_RUN.key == clean(key))).mappings().first()
+    row = connection.execute(_RUN_OF, {"key": clean(key)}).mappings().first()
     return None if row is None else run_row(row)
 
 
 def run_number(connection: sa.Connection, key: str) -> int | None:
     """Return the number by which all other tables know a run."""
     return connection.execute(sa.select(_RUN.id).where(_RUN.key == clean(key))).scalar()
-
-
-def _number_of(key: str) -> sa.ScalarSelect[int]:
-    """The same, inside another question: lists ask a few for each of many runs."""
-    return sa.select(_RUN.id).where(_RUN.key == clean(key)).scalar_subquery()
 
 
 def find_records(
@@ -68,14 +89,8 @@ def find_records(
 
 
 def _find_lines(connection: sa.Connection, key: str, after: int, limit: int) -> list[tuple[int, str]]:
-    events = tables.events.c
-    query = (
-        sa.select(events.number, events.body)
-        .where(events.run == _number_of(key), events.number > min(after, _MOST))
-        .order_by(events.number)
-        .limit(limit)
-    )
-    return [(number, body) for number, body in connection.execute(query)]
+    asked = {"key": clean(key), "after": min(after, _MOST), "most": min(limit, _MOST)}
+    return [(number, body) for number, body in connection.execute(_LINES, asked)]
 
 
 def _decode(number: int, body: str) -> list[Kept]:
@@ -87,11 +102,9 @@ def _decode(number: int, body: str) -> list[Kept]:
 
 def find_ranks(connection: sa.Connection, key: str) -> list[RankPace]:
     """Return the latest of each rank, wherever it was then."""
-    nodes = tables.nodes.c
-    query = sa.select(nodes.node, nodes.latest).where(nodes.run == _number_of(key))
     found = [
         (rank, latest.at_us, -node, latest)
-        for node, data in connection.execute(query)
+        for node, data in connection.execute(_LATEST, {"key": clean(key)})
         for rank, latest in unpack_latest(data).items()
     ]
     newest = {rank: (-minus_node, latest) for rank, _, minus_node, latest in sorted(found, key=_by_time)}
@@ -125,11 +138,8 @@ def find_pace(connection: sa.Connection, key: str, points: int, since: str | Non
     width_s = _width(kept, span, points)
     group_s = _group(start, end, width_s, points)
     groups: dict[int, Part] = {}
-    pace = tables.pace.c
-    query = sa.select(pace.bucket, pace.part).where(
-        pace.run == _number_of(key), pace.width_s == width_s, pace.bucket >= start // width_s
-    )
-    for bucket, data in connection.execute(query):
+    asked = {"key": clean(key), "width_s": width_s, "first": start // width_s}
+    for bucket, data in connection.execute(_BUCKETS, asked):
         group, part = bucket * width_s // group_s, unpack(data)
         groups[group] = groups[group].add(part) if group in groups else part
     return _points(groups.items(), group_s)
@@ -137,14 +147,7 @@ def find_pace(connection: sa.Connection, key: str, points: int, since: str | Non
 
 def _extents(connection: sa.Connection, key: str) -> dict[int, tuple[int, int]]:
     """Return the first and the last bucket of each width that there is something of: in one question."""
-    pace = tables.pace.c
-
-    def end(of: Callable[..., sa.Function[int]], width_s: int) -> sa.ScalarSelect[int]:
-        mine = (pace.run == _number_of(key)) & (pace.width_s == width_s)
-        return sa.select(of(pace.bucket)).where(mine).scalar_subquery()
-
-    ends = [end(of, width_s) for width_s in WIDTHS_S for of in (sa.func.min, sa.func.max)]
-    found = connection.execute(sa.select(*ends)).one()
+    found = connection.execute(_EXTENTS, {"key": clean(key)}).one()
     pairs = zip(WIDTHS_S, found[::2], found[1::2], strict=True)
     return {width_s: (first, last) for width_s, first, last in pairs if first is not None}
 

@@ -55,7 +55,7 @@ class Lately:
         self._old_s = old_s
         self._lock = threading.Lock()
         self._looks: OrderedDict[str, Look] = OrderedDict()
-        self.turns = Turns("lists", self._renew_key, share=_SHARE)
+        self.turns = Turns("lists", self._renew, share=_SHARE)
         """Started and ended with the server; without it all is up to date at once."""
 
     def look(self, rows: Iterable[RunRow]) -> list[tuple[RunRow, Look]]:
@@ -86,33 +86,29 @@ class Lately:
         if look is not None and self._is_current(row.key, look):
             return look
         if look is None or not self.turns.is_going:
-            return self._renew(row)
+            return self._renew(row.key)
         now_s = time.monotonic()
         wait_s = self._wait_s if now_s - look.at_s < self._old_s else _WAIT_FOR_OLD_S
-        return look if now_s > began_s + wait_s else self._renew(row)
+        return look if now_s > began_s + wait_s else self._renew(row.key)
 
     def _is_current(self, key: str, look: Look) -> bool:
         return look.change == self._live.change_of(key)
 
-    def _renew_key(self, key: str) -> None:
-        row = self._store.run(key)
-        if row is not None:
-            self._renew(row)
-
-    def _renew(self, row: RunRow) -> Look | None:
-        change = self._live.change_of(row.key)
-        view = self._live.view(row.key)
-        if view is None:
+    def _renew(self, key: str) -> Look | None:
+        change = self._live.change_of(key)
+        found = self._live.view_and_row(key)
+        if found is None:
             with self._lock:
-                self._looks.pop(row.key, None)
+                self._looks.pop(key, None)
             return None
+        view, row = found
         since = (datetime.fromisoformat(row.heard_at) - _PACE_OF).isoformat()
-        pace = tuple(self._store.pace(row.key, points=_POINTS, since=since))
+        pace = tuple(self._store.pace(key, points=_POINTS, since=since))
         opened = sum(each.is_open for each in view.incidents)
         look = Look(change=change, at_s=time.monotonic(), view=view, open=opened, pace=pace)
         with self._lock:
-            self._looks[row.key] = look
-            self._looks.move_to_end(row.key)
+            self._looks[key] = look
+            self._looks.move_to_end(key)
             while len(self._looks) > _MOST:
                 self._looks.popitem(last=False)
         return look

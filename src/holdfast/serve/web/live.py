@@ -10,10 +10,9 @@ import msgspec
 
 from holdfast.incidents.story import Story
 from holdfast.incidents.values import RunState, RunView
-from holdfast.serve.store import Kept, RankPace, RunRow, Store
+from holdfast.serve.store import NEWS, Kept, RankPace, RunRow, Store
 from holdfast.values import AttemptStarted
 
-_PAGE = 10_000
 _MOST_WEIGHT = 1_000_000
 """Of all stories together: one for a worker, and for a moment of an incident. About 1 KB each, at worst."""
 _LEAST_WEIGHT = 100
@@ -177,17 +176,17 @@ class Live:
         change = self.change_of(key)
         if entry.view is not None and entry.seen == change:
             return entry.view
-        entry.row = self._store.run(key)
-        if entry.row is None:
-            self._forget(key)
-            return None
-        while True:
-            kept = self._store.records(key, after=entry.number, limit=_PAGE)
+        is_all = False
+        while not is_all:
+            news = self._store.news(key, after=entry.number)
+            if news is None:
+                self._forget(key)
+                return None
+            entry.row, kept, ranks = news
             for each in kept:
                 entry.add(each)
-            if len(kept) < _PAGE:
-                break
-        entry.reach(self._store.ranks(key))
+            is_all = len(kept) < NEWS
+        entry.reach(ranks)
         entry.view, entry.seen = entry.story.view(), change
         self._weigh(key, entry, entry.view)
         return entry.view

@@ -14,7 +14,7 @@ _LOG = logging.getLogger("holdfast.serve")
 class Turns:
     """Runs wait in line, each once; ``share`` of a processor is spent on them, the rest is left to others."""
 
-    def __init__(self, name: str, do: Callable[[str], None], *, share: float = 1.0) -> None:
+    def __init__(self, name: str, do: Callable[[str], object], *, share: float = 1.0) -> None:
         self._name = name
         self._do = do
         self._rest = 1.0 / share - 1.0
