@@ -27,11 +27,11 @@ from returning.runs import Launched
 
 MICROBATCHES = 8
 WIDTH = 64
-OP_MS = 16.0
+OP_MS = 24.0
 SHAPES = {"2x4": (2, 4), "4x2": (4, 2)}
 _SHORTER = 3.0
 """Time in which a worker is slow passes so many times faster than it did,"""
-_MUCH_SHORTER = 8.0
+_MUCH_SHORTER = 6.0
 """and other time so many."""
 _WARM_STEPS = 100
 """Before anything happens; the first of them are not counted."""

@@ -78,6 +78,16 @@ class StepDetector:
         values = sorted(value for _, value in list(self._last)[-_RECENT:])
         return math.exp(values[len(values) // 2]) if values else None
 
+    def begin_again(self) -> None:
+        """Go on after a time in which a step was something else; what is healthy stays known."""
+        self._is_first = True
+        self._told = None
+        self._changed.clear()
+        self._last.clear()
+        self._bursts.forget_row()
+        if self._healthy is not None:
+            self._runs = Runs(self._healthy.mean, self._noise.scale)
+
     def update(self, step: int, duration_s: float, work: float | None = None) -> list[ChangePoint]:
         """Take in a step that has ended; return what is now known to have changed."""
         if self._is_first:  # It compiles, allocates and connects.

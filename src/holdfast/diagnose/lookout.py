@@ -52,6 +52,13 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """How often it was looked into, and did not show enough."""
 
 
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What a healthy step is, to be known again when a job is as it was."""
+
+    detector: StepDetector
+    healthy: Mapping[int, Profile]
+
+
 class Lookout:
     """Watches one job through the records of its ranks."""
 
@@ -71,6 +78,11 @@ class Lookout:
         self.trouble: Trouble | None = None
 
     @property
+    def cycle(self) -> int:
+        """What a step is now; changes when it is something else."""
+        return self._cycle
+
+    @property
     def last_step(self) -> int:
         """The last step that all ranks have finished."""
         return self._last_step
@@ -84,6 +96,20 @@ class Lookout:
     def healthy_s(self) -> float | None:
         """How long a step takes when all is well."""
         return self._detector.healthy_s
+
+    def remember(self) -> Memory:
+        """Return what a healthy step is, before the job is arranged in another way."""
+        healthy = self.trouble.healthy if self.trouble is not None else self._healthy_before
+        return Memory(detector=self._detector, healthy=healthy)
+
+    def recall(self, memory: Memory) -> None:
+        """Go on with what was known, since the job is as it was: what came between was another one."""
+        self._detector = memory.detector
+        self._detector.begin_again()
+        self._healthy_before = memory.healthy
+        self._lasting = Lasting()
+        self._healthy_from = self._last_step
+        self.trouble = None
 
     def take(self, steps: Sequence[Step]) -> list[ChangePoint]:
         """Take in what ranks have finished, each rank's steps in order; return what changed for the job."""

@@ -4,7 +4,7 @@ A job whose work has been shared out around a slow rank hardly gets faster when 
 are busy with its work. So the rank itself is looked at: what it needs for one operation, now and when it was
 healthy. Only of planned jobs is it known how many operations a step has. A part of a step does not depend on
 that number, and would make a rank with little to do look slow; it is told from the steps before and after the
-work was shared out.
+work was shared out. What all others feel as well, as of a machine that they share, is not the rank's own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _WELL = 0.93
 _CHANGED = 0.1
 """A speed that has changed by less is the same as before: nobody plans anew for noise."""
 _SAME_WORK = 0.05
+_ENOUGH_OTHERS = 2
 _MOST_FIXED = 0.7
 """Of a step's own time: what is left has to tell."""
 
@@ -58,6 +59,8 @@ class Speeds:
 
     def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
+        self._others: dict[int, Profile] = {}
+        """What those who are not looked at were when all was well."""
 
     @property
     def ranks(self) -> list[int]:
@@ -66,25 +69,51 @@ class Speeds:
 
     def follow(self, ranks: Sequence[int], healthy: Mapping[int, Profile]) -> None:
         """Look at ranks from now on; what they were before the trouble is what they are held against."""
+        known = {rank: each for rank, each in healthy.items() if _is_known(each)}
         for rank in ranks:
-            profile = healthy.get(rank)
-            if profile is not None and profile.is_planned and profile.work > 0 and profile.own_s > 0:
-                self._ranks.setdefault(rank, _Rank(profile.own_s, profile.work))
+            if rank in known:
+                self._ranks.setdefault(rank, _Rank(known[rank].own_s, known[rank].work))
+        self._others = {rank: each for rank, each in known.items() if rank not in self._ranks}
 
     def forget(self) -> None:
         """Look at nobody any more."""
         self._ranks.clear()
+        self._others = {}
 
     def of(self, steps: Mapping[int, Sequence[Step]]) -> dict[int, float]:
         """Return the speeds of those who are slow, from the last steps of every rank."""
+        weather = self._weather(steps)
         for number, rank in self._ranks.items():
-            recent = [step for step in steps.get(number, ()) if _is_told(step)][-_RECENT:]
-            # All alike: with some of before and some of after a change of plan nothing can be told.
-            if len(recent) == _RECENT and len({step.work for step in recent}) == 1:
-                own_s = statistics.median(step.own_s for step in recent)
-                _tell(rank, rank.speed(own_s, recent[0].work))
+            recent = _recent(steps.get(number, ()))
+            if recent is not None:
+                own_s, work = recent
+                _tell(rank, rank.speed(own_s / weather, work))
         known = {number: rank.told for number, rank in self._ranks.items()}
         return {number: speed for number, speed in known.items() if speed is not None and speed < 1.0}
+
+    def _weather(self, steps: Mapping[int, Sequence[Step]]) -> float:
+        """Return how much longer the others take than when all was well, for as much work."""
+        found = []
+        for number, healthy in self._others.items():
+            recent = _recent(steps.get(number, ()))
+            if recent is not None and abs(recent[1] - healthy.work) < _SAME_WORK * healthy.work:
+                found.append(recent[0] / healthy.own_s)
+        return statistics.median(found) if len(found) >= _ENOUGH_OTHERS else 1.0
+
+
+def _is_known(profile: Profile) -> bool:
+    return profile.is_planned and profile.work > 0 and profile.own_s > 0
+
+
+def _recent(steps: Sequence[Step]) -> tuple[float, int] | None:
+    """Return own time and operations of a rank's last steps; None: too few, or not alike.
+
+    With some of before and some of after a change of plan nothing can be told.
+    """
+    last = [step for step in steps if _is_told(step)][-_RECENT:]
+    if len(last) < _RECENT or len({step.work for step in last}) > 1:
+        return None
+    return statistics.median(step.own_s for step in last), last[0].work
 
 
 def _tell(rank: _Rank, speed: float) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from holdfast.diagnose.lookout import Lookout, Trouble
+import msgspec
+
+from holdfast.diagnose.lookout import Lookout, Memory, Trouble
 from holdfast.diagnose.speeds import Speeds
 from holdfast.findings import Suspect
 from holdfast.guard.say import Say
@@ -28,6 +30,8 @@ from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed,
 _PATIENCE_S = 60.0
 """How long a wish may take to be granted."""
 _RECENT_STEPS = 40
+_MOST_BLAMED = 2
+"""Where more than one in so many ranks is said to be slow, nobody is slower than the others."""
 _DATA_SHARE = 0.1
 """Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
 _GUESSES_S: dict[Deed, float] = {"replan": 0.5, "exchange": 1.0}
@@ -54,6 +58,10 @@ class Mitigation:
         self._speeds = Speeds()
         self._links: tuple[SlowLink, ...] = ()
         self._aside = Aside()
+        self._memory: Memory | None = None
+        """What a healthy step is, while work is shared out in another way,"""
+        self._cycle = 0
+        """and what a step was when that was decided."""
         self._mitigator: Mitigator | None = None
         self._granted: Granted | None = None
         self._crew: Crew | None = None
@@ -73,6 +81,8 @@ class Mitigation:
     def blame(self, suspects: Sequence[Suspect], trouble: Trouble) -> None:
         """Take in who slows the job down, since when, and what the ranks were like before."""
         found = condition_of(suspects, least=self.least_confidence)
+        if len(found.speeds) > len(trouble.healthy) / _MOST_BLAMED:
+            found = msgspec.structs.replace(found, speeds=())
         self._speeds.follow([rank for rank, _ in found.speeds], trouble.healthy)
         self._told = {rank: speed for rank, speed in found.speeds if rank not in self._speeds.ranks}
         self._links = tuple(
@@ -170,6 +180,7 @@ class Mitigation:
         self._speeds.forget()
         self._links = ()
         self._aside = Aside()
+        self._memory = None
         self._told = {}
 
     # --- decisions ----------------------------------------------------------------------------
@@ -180,6 +191,7 @@ class Mitigation:
             pause_s = max(0.0, seconds - steps * (lookout.recent_step_s() or self._healthy_s))
             seconds -= pause_s
             self._done(mitigator, pause_s)
+        self._recall(mitigator, lookout)
         mitigator.allowed = self._allowed()
         closed, verdict = mitigator.closed, mitigator.verdict
         decision = mitigator.see(self._make_look(lookout, steps, seconds))
@@ -187,12 +199,26 @@ class Mitigation:
             self._tell_verdict(mitigator.verdict)
         if decision is not None:
             self._decide(mitigator, decision)
+            self._remember(mitigator, lookout)
         if mitigator.closed is not closed:
             self._tell_bill(mitigator)
         if not mitigator.arrangement.holders:
             self._aside.take_back()
         elif not mitigator.is_on_trial:
             self._put_aside(mitigator)
+
+    def _remember(self, mitigator: Mitigator, lookout: Lookout) -> None:
+        """Note what a healthy step is, before work is shared out in another way."""
+        self._cycle = lookout.cycle
+        if self._memory is None and not mitigator.arrangement.reckoned:
+            self._memory = lookout.remember()
+
+    def _recall(self, mitigator: Mitigator, lookout: Lookout) -> None:
+        """Hold the job against what it was, once everybody has as much to do as then."""
+        is_same = not mitigator.arrangement.reckoned and not mitigator.is_pending
+        if self._memory is not None and is_same and lookout.cycle != self._cycle:
+            lookout.recall(self._memory)
+            self._memory = None
 
     def _put_aside(self, mitigator: Mitigator) -> None:
         """Take note that slow links carry nothing any more."""

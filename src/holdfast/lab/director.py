@@ -26,6 +26,12 @@ from holdfast.lab.targets import Targets
 from holdfast.values import FaultInjected, FaultRelieved
 
 POLL_S = 0.003
+CALM_POLL_S = 0.03
+"""While workers act out all that is left: then only the log is kept here, and they need the processor."""
+
+
+_ACTED = (WORKER, "pacing")
+"""By workers themselves."""
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,12 +111,16 @@ class Director:
     def _run(self) -> None:
         # Helpers of injectors end with the thread that started them: this one does all the injecting.
         try:
-            while not self._stopping.wait(POLL_S):
+            while not self._stopping.wait(self._pause_s()):
                 self._poll()
         except Exception as error:
             self.error = error
         finally:
             self._relieve_all()
+
+    def _pause_s(self) -> float:
+        is_calm = all(self._vias[fault] in _ACTED for fault in (*self._pending, *self._active))
+        return CALM_POLL_S if is_calm else POLL_S
 
     def _poll(self) -> None:
         if self._has_restarted():  # New workers count from 0 again and must not meet faults that are over.
@@ -172,7 +182,7 @@ class Director:
 
     def _write_controls(self, faults: Sequence[Fault]) -> None:
         # Faults that are over stay in the files: while one of the network is there, its NICs are emulated.
-        acted = [fault for fault in faults if self._vias[fault] in (WORKER, "pacing")]
+        acted = [fault for fault in faults if self._vias[fault] in _ACTED]
         if not acted and not self._scene.folder.is_dir():
             return  # The workers of this job know of no lab, and need not: all faults come from outside.
         for rank in range(self._scene.world_size):
