@@ -257,3 +257,25 @@ def test_a_slowdown_is_noticed_at_once_where_steps_are_even(seed: int) -> None:
     times = levels((300, 1.0), (30, 2.0), seed=seed)
     (change,) = found(times).change_points
     assert change.detected_step - change.step <= 3
+
+
+def test_what_is_healthy_stays_known() -> None:
+    """A job that is as it was, and mildly slow after a few steps: from anew nobody would notice."""
+    before, after = levels((150, 1.0), (30, 1.4), seed=3), levels((14, 1.0), (60, 1.15), seed=4)
+    anew = StepDetector()
+    assert found(after, detector=anew).change_points == []
+    detector = StepDetector()
+    found(before, detector=detector)
+    detector.begin_again()
+    (change,) = found(after, detector=detector).change_points
+    assert change.step == pytest.approx(15, abs=3)
+    assert change.after_s / change.before_s == pytest.approx(1.15, rel=0.03)
+
+
+def test_a_job_that_goes_on_as_before_is_healthy() -> None:
+    """Whatever came between."""
+    for seed in SEEDS:
+        detector = StepDetector()
+        found(levels((150, 1.0), (30, 1.4), seed=seed), detector=detector)
+        detector.begin_again()
+        assert found(noisy(300, seed=seed + 100), detector=detector).change_points == []

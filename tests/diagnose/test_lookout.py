@@ -154,6 +154,27 @@ def test_another_cycle_starts_afresh() -> None:
     assert watched.lookout.healthy_s == pytest.approx(0.94, rel=0.05)
 
 
+def test_a_job_that_is_as_it_was_is_held_against_that() -> None:
+    """A mild slowdown, a few steps after it was arranged as before, is told and named."""
+    lookout = Lookout()
+    for batch in SimulatedJob(steps=100, cycle=1).run():
+        lookout.take(batch)
+    memory = lookout.remember()
+    between = SimulatedJob(
+        steps=60, cycle=2, first_step=100, began_s=1100.0, longer_s=dict.fromkeys(range(200), 0.6)
+    )
+    for batch in between.run():
+        lookout.take(batch)
+    harm = Harm(kind="compute", ranks=(1,), more_s=0.08, first=175)
+    first, *others = SimulatedJob(steps=100, cycle=3, first_step=160, began_s=1200.0, harms=(harm,)).run()
+    lookout.take(first)
+    lookout.recall(memory)
+    assert lookout.healthy_s == pytest.approx(0.34, rel=0.05)
+    watched = watch(others, lookout=lookout)
+    assert [change.direction for change in watched.changes] == ["slow"]
+    assert [ranks for ranks, _ in watched.guilty] == [[1]]
+
+
 def test_a_change_of_cycle_within_one_batch_starts_afresh() -> None:
     """Steps of both cycles may come in the same second; none of the old ones counts."""
     before = SimulatedJob(steps=100, cycle=1)

@@ -104,3 +104,20 @@ def test_steps_of_two_plans_are_not_mixed() -> None:
     speeds.follow([1], {1: healthy(1)})
     mixed = [*steps(1, 0.01, count=5), *steps(1, 0.02, work=10, count=5)]
     assert speeds.of({1: mixed}) == {}
+
+
+def test_what_all_feel_is_not_the_ranks_own() -> None:
+    """The machine got faster by a tenth since they were measured, or slower."""
+    for weather in (0.9, 1.0, 1.3):
+        speeds = Speeds()
+        speeds.follow([1], {rank: healthy(rank) for rank in range(4)})
+        others = {rank: steps(rank, 0.01 * weather) for rank in (0, 2, 3)}
+        assert speeds.of({1: steps(1, 0.02 * weather), **others}) == {1: pytest.approx(0.5)}
+
+
+def test_who_has_more_to_do_tells_nothing_of_the_weather() -> None:
+    """Those who took over its work take longer for their own."""
+    speeds = Speeds()
+    speeds.follow([1], {rank: healthy(rank) for rank in range(4)})
+    others = {rank: steps(rank, 0.01, work=30) for rank in (0, 2)}
+    assert speeds.of({1: steps(1, 0.02), 3: steps(3, 0.01), **others}) == {1: pytest.approx(0.5)}

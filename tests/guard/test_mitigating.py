@@ -39,10 +39,12 @@ class Job:
         self.late_s = 0.0
         """What everybody waits in each step for a slow link."""
         self.flags = StepFlag.PLANNED
+        self.cycle = 0
         self.grant(generation=0, wish=0)
 
     def grant(self, *, generation: int, wish: int, ranks: int = 4) -> None:
         """Let the launcher say what is in force."""
+        self.cycle = generation
         places = {rank: rank for rank in range(ranks)}
         sizes = {"dp": 2, "pp": 2, "microbatches": 4}
         write_granted(
@@ -95,6 +97,7 @@ class Job:
                     wait_s=duration_s - own[rank],
                     work=self.work[rank],
                     flags=self.flags,
+                    cycle=self.cycle,
                 )
                 for rank in range(4)
             ]
@@ -368,3 +371,28 @@ def test_link_that_was_slow_long_ago_gets_its_old_place(moved: Job) -> None:
     back = _be_slow_for_a_while(moved)
     assert back.level == "undo"
     assert {(after, before) for before, after in back.moves} == set(moved.decided()[0].moves)
+
+
+def test_nobody_is_slower_than_others_where_most_are_slow(tmp_path: Path, ears: Ears) -> None:
+    """All of a machine that is busy with something else: whoever got their work would be no faster."""
+    job = Job(tmp_path, ears)
+    job.live(20)
+    job.slow = {0: 1.5, 1: 2.0, 2: 1.6}
+    job.live(1)
+    job.blame(msgspec.structs.replace(SUSPECT, ranks=[0, 1, 2], cause="cpu_contention"))
+    job.live(30)
+    assert job.decided() == []
+
+
+def test_job_that_is_as_it_was_is_held_against_that(job: Job) -> None:
+    """What a healthy step is need not be found out again."""
+    job.live(12)
+    job.grant(generation=1, wish=1)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(10)
+    job.slow = {}
+    job.live(4)
+    job.grant(generation=2, wish=2)
+    job.work = [WORK] * 4
+    job.live(1)
+    assert job.lookout.healthy_s == pytest.approx(STEP_S, rel=0.02)
