@@ -3,7 +3,8 @@
 A link is slow if its rate is far below that of the others, and below its own when it was healthy, and if that
 costs a relevant share of the time. Senders also wait for late receivers (see ``holdfast.detect.links``), up
 to 40 ms each time. Time that this may explain is not held against a link: a rank that computes slowly must
-not make the links to it look slow. So in a job of more than ten steps a second little can be told.
+not make the links to it look slow. So in a job of more than ten steps a second little can be told, unless it
+is known that no rank is late: then less is enough.
 
 A rank most of whose links to two peers or more are slow has a slow NIC. In a ring a NIC that is slow in one
 direction only is told as the one link that it uses.
@@ -27,8 +28,8 @@ BELOW_OTHERS = 1.5
 """So many times slower than the median of the others is slow."""
 BELOW_HEALTHY = 1.3
 """And so many times slower than it was."""
-LEAST_SHARE = 0.1
-"""Of the elapsed time, lost on the link."""
+LEAST_SHARE, LEAST_SHARE_ALONE = 0.1, 0.05
+"""Of the elapsed time, lost on the link; the second where no receiver was late."""
 DELAYED_ACK_S = 0.04
 """The kernel's TCP_DELACK_MIN; it waits longer only for links whose round trip is longer."""
 _SHADOW, _SHADOW_NEAR = 0.6, 0.8
@@ -61,6 +62,7 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
     healthy: float | None
     late_s: float
     """Part of the busy time, which late receivers may explain."""
+    least_share: float
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -92,17 +94,22 @@ class _Judged(msgspec.Struct, frozen=True, kw_only=True):
     def is_slow(self) -> bool:
         """Say whether it is slow by all that is known."""
         is_below = self.is_below(self.others, BELOW_OTHERS) and self.is_below(self.healthy, BELOW_HEALTHY)
-        return is_below and self.lost_share >= LEAST_SHARE
+        return is_below and self.lost_share >= self.least_share
 
     def has_slowed(self) -> bool:
         """Say whether it is much slower than it was, whatever the others do."""
         is_below = self.healthy is not None and self.is_below(self.healthy, BELOW_OTHERS)
-        return is_below and self.lost_share >= LEAST_SHARE
+        return is_below and self.lost_share >= self.least_share
 
 
-def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | None) -> list[SlowLink]:
-    """Return what is slow in the network of a job, the costliest first; ``healthy`` are rates from before."""
-    judged = _judge(rates, healthy or ())
+def find_slow_links(
+    rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | None, *, is_nobody_late: bool = False
+) -> list[SlowLink]:
+    """Return what is slow in the network of a job, the costliest first; ``healthy`` are rates from before.
+
+    Where nobody is late, nobody's own time explains what links lose.
+    """
+    judged = _judge(rates, healthy or (), is_nobody_late=is_nobody_late)
     ranks = sorted({rank for each in judged for rank in each.ends})
     if judged and all(each.has_slowed() for each in judged):
         return [_blame_link(judged) if len(ranks) == 2 else _blame_network(ranks, judged)]
@@ -121,7 +128,7 @@ def find_slow_links(rates: Sequence[LinkRate], healthy: Sequence[LinkRate] | Non
 # --- judging ----------------------------------------------------------------------------------
 
 
-def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate]) -> list[_Judged]:
+def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate], *, is_nobody_late: bool) -> list[_Judged]:
     """Return the links that can be compared with something.
 
     Where healthy rates are known, links of different speed are compared by what is left of each, and with the
@@ -140,9 +147,17 @@ def _judge(rates: Sequence[LinkRate], healthy: Sequence[LinkRate]) -> list[_Judg
         was = _rate_before(rate, known)
         others = _of_others(shares, now / was, 0.75) if was else _of_others(alike[rate.is_local], now, 0.5)
         if others is not None or was is not None:
-            late_s = _late_s(rate, known.get((rate.source, rate.target)))
-            expected = None if others is None else others * (was or 1.0)
-            judged.append(_Judged(rate=rate, now=now, others=expected, healthy=was, late_s=late_s))
+            late_s = 0.0 if is_nobody_late else _late_s(rate, known.get((rate.source, rate.target)))
+            judged.append(
+                _Judged(
+                    rate=rate,
+                    now=now,
+                    others=None if others is None else others * (was or 1.0),
+                    healthy=was,
+                    late_s=late_s,
+                    least_share=LEAST_SHARE_ALONE if is_nobody_late else LEAST_SHARE,
+                )
+            )
     return judged
 
 

@@ -26,6 +26,8 @@ NEAR_WORST = 0.7
 HELD_SHARE = 0.1
 """Of the time that a process is kept from running, from which on it may hold up the communication of all."""
 _MOST_PEERS = 200
+MOST_OF_IT = 0.5
+"""Of what the job loses, a mildly slow link has to lose so much."""
 LEAST_SHARE = 0.04
 """What is less than this share of a step is not told from noise."""
 
@@ -39,6 +41,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     signs: Mapping[int, Sequence[Sign]] = {}
     """What the hosts, and the lines of code that were seen, tell about each rank."""
     links: Sequence[SlowLink] = ()
+    mild_links: Sequence[SlowLink] = ()
+    """Those that are slow if no rank is late: told where nobody's own time grew."""
     groups: Sequence[SlowGroup] = ()
     layout: Layout | None = None
     """None: all ranks do the same."""
@@ -100,7 +104,7 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
     if guilty and not _is_of_network(guilty, evidence):
         suspects = _blame(guilty, lost_s, evidence, peers)
         return _blame_held(lost_s, evidence) if _is_mistaken(suspects, evidence) else suspects
-    return _blame_network(lost_s, evidence)
+    return _blame_network(lost_s, evidence, is_nobody_late=not guilty)
 
 
 def _is_chain(evidence: Evidence) -> bool:
@@ -205,24 +209,13 @@ def _say_growth(growth: _Growth, evidence: Evidence) -> str:
 # --- the network ------------------------------------------------------------------------------
 
 
-def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
-    found = []
-    for link in evidence.links:
-        victims = sorted(set(evidence.now) - set(link.ranks))
-        found.append(
-            Suspect(
-                kind="link" if link.link is not None else "rank",
-                ranks=list(link.ranks),
-                hosts=_hosts(link.ranks, evidence),
-                link=link.link,
-                cause="link",
-                slowdown=_network_slowdown(lost_s, evidence),
-                confidence=0.9,
-                victims=victims,
-                evidence=[_say_wait(evidence), link.evidence],
-            )
-        )
+def _blame_network(lost_s: float, evidence: Evidence, *, is_nobody_late: bool) -> list[Suspect]:
+    found = [_blame_link(each, lost_s, evidence, confidence=0.9) for each in evidence.links]
     found = found or _blame_held(lost_s, evidence)
+    if not found and is_nobody_late:
+        least = MOST_OF_IT * lost_s / _duration(evidence)
+        mild = [each for each in evidence.mild_links if each.lost_share >= least]
+        found = [_blame_link(each, lost_s, evidence, confidence=0.75) for each in mild]
     for group in evidence.groups if not found else ():
         found.append(
             Suspect(
@@ -249,6 +242,20 @@ def _blame_network(lost_s: float, evidence: Evidence) -> list[Suspect]:
             evidence=[_say_wait(evidence), "which link it is cannot be told from this; probes could"],
         )
     ]
+
+
+def _blame_link(link: SlowLink, lost_s: float, evidence: Evidence, *, confidence: float) -> Suspect:
+    return Suspect(
+        kind="link" if link.link is not None else "rank",
+        ranks=list(link.ranks),
+        hosts=_hosts(link.ranks, evidence),
+        link=link.link,
+        cause="link",
+        slowdown=_network_slowdown(lost_s, evidence),
+        confidence=confidence,
+        victims=sorted(set(evidence.now) - set(link.ranks)),
+        evidence=[_say_wait(evidence), link.evidence],
+    )
 
 
 def _blame_held(lost_s: float, evidence: Evidence) -> list[Suspect]:

@@ -157,7 +157,7 @@ class Inspector:
             self._say_suspects(suspects)
 
     def _gather(self, trouble: Trouble) -> Evidence:
-        signs, links = self._look_back(trouble)
+        signs, links, mild_links = self._look_back(trouble)
         for rank, found in find_lines(self._inquiry.answers).items():
             signs.setdefault(rank, []).extend(found)
         return Evidence(
@@ -165,6 +165,7 @@ class Inspector:
             healthy=trouble.healthy,
             signs=signs,
             links=links,
+            mild_links=mild_links,
             groups=self._slow_groups(trouble),
             layout=self._layout(),
             hosts=self._hosts,
@@ -205,8 +206,11 @@ class Inspector:
         step_s = statistics.median(profile.duration_s for profile in self.lookout.profiles().values())
         return find_slow_groups(now, before, step_s=step_s)
 
-    def _look_back(self, trouble: Trouble) -> tuple[dict[int, list[Sign]], list[SlowLink]]:
-        """Return what hosts and links did since the trouble began, against what they did before."""
+    def _look_back(self, trouble: Trouble) -> tuple[dict[int, list[Sign]], list[SlowLink], list[SlowLink]]:
+        """Return what hosts and links did since the trouble began, against what they did before.
+
+        Of links also those that are slow if no rank is late.
+        """
         now: dict[int, ProcessRates] = {}
         healthy: dict[int, ProcessRates] = {}
         links_now: list[tuple[list[LinkSnapshot], list[LinkSnapshot]]] = []
@@ -224,7 +228,9 @@ class Inspector:
             rank: [Sign(cause=each.cause, strength=each.strength, evidence=each.evidence) for each in found]
             for rank, found in explain(now, healthy).items()
         }
-        return signs, find_slow_links(_links(links_now), _links(links_healthy) or None)
+        rates, before_rates = _links(links_now), _links(links_healthy) or None
+        slow = find_slow_links(rates, before_rates)
+        return signs, slow, find_slow_links(rates, before_rates, is_nobody_late=True)
 
 
 def _is_weak(suspects: Sequence[Suspect]) -> bool:
