@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.diagnose.causes import Sign
+from holdfast.diagnose.links import SlowLink
 from holdfast.diagnose.naming import Evidence, name_suspects
 from holdfast.diagnose.profiles import Profile
 from holdfast.telemetry import StepFlag
@@ -190,8 +191,9 @@ def test_names_do_not_depend_on_the_order_of_ranks() -> None:
     assert forward.named == backward.named
 
 
-def test_a_process_that_is_kept_from_running_is_named_where_only_waiting_grew() -> None:
-    """Its threads that communicate are late; without such a sign, or with it on all, the network is named."""
+@pytest.fixture
+def waiting() -> Evidence:
+    """Only waiting grew, by 20 ms of 100."""
     profile = Profile(
         rank=0, steps=40, duration_s=0.1, wait_s=0.06, data_s=0, gc_s=0, save_s=0, cpu_s=0.04, work=0
     )
@@ -199,11 +201,30 @@ def test_a_process_that_is_kept_from_running_is_named_where_only_waiting_grew() 
     healthy = {
         rank: msgspec.structs.replace(each, duration_s=0.08, wait_s=0.04) for rank, each in now.items()
     }
+    return Evidence(now=now, healthy=healthy)
+
+
+def test_a_process_that_is_kept_from_running_is_named_where_only_waiting_grew(waiting: Evidence) -> None:
+    """Its threads that communicate are late; without such a sign, or with it on all, the network is named."""
     held = Sign(
         cause="cpu_contention", strength=0.5, evidence="it waited for a processor for 0.5 s per second"
     )
-    (suspect,) = name_suspects(Evidence(now=now, healthy=healthy, signs={2: [held]}))
+    (suspect,) = name_suspects(msgspec.structs.replace(waiting, signs={2: [held]}))
     assert (suspect.ranks, suspect.cause, suspect.victims) == ([2], "cpu_contention", [0, 1, 3])
     for signs in ({}, {rank: [held] for rank in range(4)}):
-        (network,) = name_suspects(Evidence(now=now, healthy=healthy, signs=signs))
+        (network,) = name_suspects(msgspec.structs.replace(waiting, signs=signs))
         assert network.cause == "link"
+
+
+def test_a_mildly_slow_link_is_named_where_nobodys_own_time_grew(waiting: Evidence) -> None:
+    """If it loses most of what the job does; not where a rank is slow, for whom its links would wait."""
+    link = SlowLink(kind="link", ranks=[1, 2], link=(1, 2), slowdown=2.0, lost_share=0.15, evidence="slow")
+    mild = msgspec.structs.replace(waiting, mild_links=[link])
+    (named,) = name_suspects(mild)
+    assert (named.link, named.ranks, named.confidence) == ((1, 2), [1, 2], 0.75)
+    little = msgspec.structs.replace(link, lost_share=0.08)
+    (nobody,) = name_suspects(msgspec.structs.replace(waiting, mild_links=[little]))
+    assert (nobody.link, nobody.confidence) == (None, 0.4)
+    slow = msgspec.structs.replace(mild.now[3], wait_s=0.02)
+    (rank,) = name_suspects(msgspec.structs.replace(mild, now={**mild.now, 3: slow}))
+    assert (rank.ranks, rank.link) == ([3], None)

@@ -167,6 +167,15 @@ def test_senders_that_wait_for_a_late_receiver_have_no_slow_links(late: str, is_
     assert find_slow_links(_rates(now, **{late: times // 2}), healthy) != []
 
 
+def test_where_nobody_is_late_that_explains_nothing() -> None:
+    """The same rates, and all ranks are known to be as fast as ever; also half as much is told then."""
+    now = _rates(_slowed(RING, 1.6, (1, 0)), steps=100, moved_mb=120.0)
+    assert find_slow_links(now, _rates(RING)) == []
+    (found,) = find_slow_links(now, _rates(RING), is_nobody_late=True)
+    assert _told([found]) == [("link", [0, 1], (1, 0))]
+    assert found.lost_share == pytest.approx(0.072)
+
+
 def test_neighbours_who_always_chat_do_not_hide_a_slow_link() -> None:
     """Delayed acknowledgements that were there before explain nothing now."""
     now = _rates(_slowed(RING, 3.0, (1, 0)), delayed_acks=500.0)
