@@ -21,6 +21,8 @@ LEAST_BUSY_S = 0.02
 """Less busy time counts as that much, for the same reason: the rate is then the least that it can be."""
 _LEAST_SHARE_OF_SEGMENT = 0.25
 """Segments that are emptier on average belong to small messages: round trips, not rates."""
+_LARGEST_SEGMENT = 8948
+"""Of a jumbo frame. Within a host segments may hold 64 KB, and a quarter of that is no small message."""
 
 
 class SocketCounters(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +144,8 @@ def _flow(first: SocketCounters, last: SocketCounters) -> _Flow | None:
     if moved is None or busy is None or moved < 0 or busy < 0:
         return None
     segments = _growth(first.segments_sent, last.segments_sent)
-    least = (segments or 0) * (last.mss_bytes or 0) * _LEAST_SHARE_OF_SEGMENT
+    full_bytes = min(last.mss_bytes or 0, _LARGEST_SEGMENT)
+    least = (segments or 0) * full_bytes * _LEAST_SHARE_OF_SEGMENT
     return _Flow(
         moved,
         max(0, busy - (_growth(first.rwnd_limited_us, last.rwnd_limited_us) or 0)),
