@@ -102,6 +102,16 @@ def test_several_connections_of_two_ranks_are_one_link() -> None:
             2 * MB,
             id="a kernel that does not count segments",
         ),
+        pytest.param(
+            {"bytes_acked": 2 * MB, "busy_us": 10**6, "mss_bytes": 65_483, "segments_sent": 500},
+            2 * MB,
+            id="4 KB at a time, within a host",
+        ),
+        pytest.param(
+            {"bytes_acked": 2 * MB, "busy_us": 10**6, "mss_bytes": 65_483, "segments_sent": 2000},
+            None,
+            id="1 KB at a time, within a host",
+        ),
     ],
 )
 def test_a_rate_is_told_only_where_enough_was_moved(now: dict[str, Any], rate: float | None) -> None:
