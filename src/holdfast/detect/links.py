@@ -22,7 +22,9 @@ LEAST_BUSY_S = 0.02
 _LEAST_SHARE_OF_SEGMENT = 0.25
 """Segments that are emptier on average belong to small messages: round trips, not rates."""
 _LARGEST_SEGMENT = 8948
-"""Of a jumbo frame. Within a host segments may hold 64 KB, and a quarter of that is no small message."""
+"""Of a jumbo frame. Within a host segments may hold 64 KB, and a quarter of that is no small message;"""
+_LEAST_OF_BUSIEST = 0.25
+"""if the connection carries so much of what the busiest one does: else it may be small ones all the same."""
 
 
 class SocketCounters(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +102,9 @@ class _Flow(msgspec.Struct, frozen=True):
     retransmits: int
     rtt_us: int | None
     is_bulk: bool
+    """Whether its segments are full."""
+    is_fair: bool
+    """Whether they would be between hosts."""
 
 
 def link_rates(before: Sequence[LinkSnapshot], after: Sequence[LinkSnapshot]) -> list[LinkRate]:
@@ -117,7 +122,16 @@ def link_rates(before: Sequence[LinkSnapshot], after: Sequence[LinkSnapshot]) ->
             target = owners.get(_name(end.host, each.peer, each.local))
             if target is not None and target != rank:
                 flows.setdefault((rank, target), []).append(flow)
-    return [_rate(ends, flows[ends], started, ended) for ends in sorted(flows)]
+    busiest = max((flow.moved_bytes for each in flows.values() for flow in each), default=0)
+    return [
+        _rate(ends, [_as_bulk(flow, busiest) for flow in flows[ends]], started, ended)
+        for ends in sorted(flows)
+    ]
+
+
+def _as_bulk(flow: _Flow, busiest: int) -> _Flow:
+    is_much = flow.moved_bytes >= _LEAST_OF_BUSIEST * busiest
+    return msgspec.structs.replace(flow, is_bulk=flow.is_bulk or (flow.is_fair and is_much))
 
 
 def _name(host: str, local: str, peer: str) -> tuple[str, str, str]:
@@ -144,14 +158,15 @@ def _flow(first: SocketCounters, last: SocketCounters) -> _Flow | None:
     if moved is None or busy is None or moved < 0 or busy < 0:
         return None
     segments = _growth(first.segments_sent, last.segments_sent)
-    full_bytes = min(last.mss_bytes or 0, _LARGEST_SEGMENT)
-    least = (segments or 0) * full_bytes * _LEAST_SHARE_OF_SEGMENT
+    largest = last.mss_bytes or 0
+    least = (segments or 0) * _LEAST_SHARE_OF_SEGMENT
     return _Flow(
         moved,
         max(0, busy - (_growth(first.rwnd_limited_us, last.rwnd_limited_us) or 0)),
         _lost(first, last),
         last.rtt_us,
-        moved >= least,
+        moved >= least * largest,
+        moved >= least * min(largest, _LARGEST_SEGMENT),
     )
 
 

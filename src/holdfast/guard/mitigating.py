@@ -60,8 +60,8 @@ class Mitigation:
         self._aside = Aside()
         self._memory: Memory | None = None
         """What a healthy step is, while work is shared out in another way,"""
-        self._cycle = 0
-        """and what a step was when that was decided."""
+        self._cycle = self._seen_cycle = 0
+        """and what a step was when that was decided, and when it was looked at last."""
         self._mitigator: Mitigator | None = None
         self._granted: Granted | None = None
         self._crew: Crew | None = None
@@ -187,10 +187,11 @@ class Mitigation:
 
     def _see(self, mitigator: Mitigator, lookout: Lookout, steps: int, seconds: float) -> None:
         assert self._healthy_s is not None
-        if self._is_granted():
+        if self._is_granted() and self._is_begun(lookout):
             pause_s = max(0.0, seconds - steps * (lookout.recent_step_s() or self._healthy_s))
             seconds -= pause_s
             self._done(mitigator, pause_s)
+        self._seen_cycle = lookout.cycle
         self._recall(mitigator, lookout)
         mitigator.allowed = self._allowed()
         closed, verdict = mitigator.closed, mitigator.verdict
@@ -209,7 +210,6 @@ class Mitigation:
 
     def _remember(self, mitigator: Mitigator, lookout: Lookout) -> None:
         """Note what a healthy step is, before work is shared out in another way."""
-        self._cycle = lookout.cycle
         if self._memory is None and not mitigator.arrangement.reckoned:
             self._memory = lookout.remember()
 
@@ -280,7 +280,7 @@ class Mitigation:
         self._say.line(tell_decision(event))
         if decision.is_dry:
             return
-        self._decision, self._wished_s = decision, 0.0
+        self._decision, self._wished_s, self._cycle = decision, 0.0, self._seen_cycle
         wish = Arranged(number=self._number, speeds=event.speeds, moves=moves, without=event.without)
         write_wish(self._rings, wish)
 
@@ -299,6 +299,11 @@ class Mitigation:
     def _is_granted(self) -> bool:
         granted = self._granted
         return self._decision is not None and granted is not None and granted.wish == self._number
+
+    def _is_begun(self, lookout: Lookout) -> bool:
+        """Say whether a step was made in the new way: the pause before the first one belongs to it."""
+        is_told = self._granted is not None and self._granted.is_shared_by_stage
+        return lookout.cycle != self._cycle or not is_told
 
     def _done(self, mitigator: Mitigator, pause_s: float) -> None:
         assert self._decision is not None
