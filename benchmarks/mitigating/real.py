@@ -84,9 +84,9 @@ def measure(options: argparse.Namespace) -> common.Part:
 def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
     pace = _measure_pace(shape)
     bands, steps = make(pace)
-    healthy = run(shape, steps, [])
-    never = run(shape, steps, bands)
     acted = run(shape, steps, bands, act="S2,S3")
+    never = run(shape, steps, bands)
+    healthy = run(shape, steps, [])
     if options.plot is not None:
         options.plot.mkdir(parents=True, exist_ok=True)
         name = f"acting-{shape}-{case.split(maxsplit=1)[0]}.svg"
