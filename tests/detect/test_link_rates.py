@@ -186,3 +186,26 @@ def test_delayed_acknowledgements_are_those_of_the_receivers_host_in_as_much_tim
     after = [_snapshot(0, 2.0, _socket(A, B)), _snapshot(1, 3.0, _socket(B, A), delayed_acks=130)]
     there, back = link_rates(before, after)
     assert (there.delayed_acks, back.delayed_acks) == (20.0, 0.0)
+
+
+def test_small_messages_beside_bulk_have_no_rate() -> None:
+    """Within a host nothing but their number tells them from bulk: a quarter of what the busiest carries."""
+    names = [("127.0.0.1:1", "127.0.0.1:2"), ("127.0.0.1:3", "127.0.0.1:4")]
+    local = {"mss_bytes": 65_483, "busy_us": 10**6}
+    moved = [
+        {"bytes_acked": 40 * MB, "segments_sent": 1000, **local},
+        {"bytes_acked": 4 * MB, "segments_sent": 1000, **local},
+    ]
+    before = [
+        _snapshot(0, 0.0, _socket(*names[0]), _socket(*names[1])),
+        _snapshot(1, 0.0, _socket(*names[0][::-1])),
+        _snapshot(2, 0.0, _socket(*names[1][::-1])),
+    ]
+    after = [
+        _snapshot(0, 1.0, _socket(*names[0], **moved[0]), _socket(*names[1], **moved[1])),
+        _snapshot(1, 1.0, _socket(*names[0][::-1])),
+        _snapshot(2, 1.0, _socket(*names[1][::-1])),
+    ]
+    rates = {(each.source, each.target): each.rate_bytes_s for each in link_rates(before, after)}
+    assert rates[0, 1] == 40 * MB
+    assert rates[0, 2] is None

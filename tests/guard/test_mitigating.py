@@ -15,7 +15,7 @@ from holdfast.guard.levels import parse_levels
 from holdfast.guard.mitigating import Mitigation
 from holdfast.job.wishes import Crew, Granted, read_wish, write_crew, write_granted
 from holdfast.telemetry import Step, StepFlag
-from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed
+from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed, Verified
 
 STEP_S = 0.1
 WORK = 24
@@ -396,3 +396,20 @@ def test_job_that_is_as_it_was_is_held_against_that(job: Job) -> None:
     job.work = [WORK] * 4
     job.live(1)
     assert job.lookout.healthy_s == pytest.approx(STEP_S, rel=0.02)
+
+
+def test_pause_belongs_to_what_was_done(job: Job) -> None:
+    """It is granted before the workers meet; what the meeting takes is not held against what follows."""
+    job.live(12)
+    job.grant(generation=1, wish=1)
+    job.cycle = 0
+    job.live(1)
+    assert not any(isinstance(event, Applied) for event in job.told)
+    job.now_s += 1.0
+    job.cycle = 1
+    job.work = [WORK, 16, WORK, 32]
+    job.live(4)
+    [applied] = [event for event in job.told if isinstance(event, Applied)]
+    assert applied.pause_s == pytest.approx(1.0, abs=0.1)
+    [verified] = [event for event in job.told if isinstance(event, Verified)]
+    assert verified.is_enough
