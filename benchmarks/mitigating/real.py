@@ -174,7 +174,7 @@ def _shortened(at_s: float, published: Published) -> float:
 
 def compound(here: Measured) -> tuple[list[Band], int]:
     """Return a slow link, then a slow worker beside it, then neither."""
-    pp, first, length = here.pp, _WARM_STEPS, round(40 / here.step_s)
+    pp, first, length = here.pp, _WARM_STEPS, round(60 / here.step_s)
     link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, here.link_factor(1.4))
     worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
     return [link, worker], first + 5 * length

@@ -9,29 +9,39 @@ LINK = SlowLink(0, 4, 3.0)
 OTHER = SlowLink(1, 5, 2.0)
 
 
-def test_taken_to_be_slow_for_ten_times_what_it_cost() -> None:
-    """And twice as long the next time."""
+def test_taken_to_be_slow_for_eight_times_as_long_as_it_was() -> None:
+    """It was for ten seconds."""
     aside = Aside()
-    aside.put((LINK,), 100.0, 4.0)
-    assert aside.links(139.0) == (LINK,)
-    assert aside.links(140.0) == ()
-    aside.put((LINK,), 200.0, 4.0)
-    assert aside.links(279.0) == (LINK,)
-    assert aside.links(280.0) == ()
+    aside.put((LINK,), since_s=100.0, now_s=110.0)
+    assert aside.links(179.0) == (LINK,)
+    assert aside.links(180.0) == ()
 
 
-def test_back_in_use_it_shows_how_it_is() -> None:
-    """Nothing is taken to be slow that can be seen."""
+def test_slow_again_as_soon_as_it_is_used_it_always_was() -> None:
+    """So it is left alone for much longer."""
     aside = Aside()
-    aside.put((LINK,), 100.0, 4.0)
-    aside.take_back()
-    assert aside.links(101.0) == ()
+    aside.put((LINK,), since_s=100.0, now_s=110.0)
+    aside.take_back(180.0)
+    assert aside.links(181.0) == ()
+    aside.put((LINK,), since_s=181.0, now_s=190.0)
+    assert aside.links(819.0) == (LINK,)
+    assert aside.links(820.0) == ()
+
+
+def test_well_for_long_it_is_a_new_trouble() -> None:
+    """For longer than it had been slow."""
+    aside = Aside()
+    aside.put((LINK,), since_s=100.0, now_s=110.0)
+    aside.take_back(180.0)
+    aside.put((LINK,), since_s=300.0, now_s=310.0)
+    assert aside.links(379.0) == (LINK,)
+    assert aside.links(380.0) == ()
 
 
 def test_a_second_link_joins_the_first() -> None:
     """Until the later of their times."""
     aside = Aside()
-    aside.put((LINK,), 100.0, 10.0)
-    aside.put((OTHER,), 110.0, 1.0)
-    assert aside.links(199.0) == (LINK, OTHER)
-    assert aside.links(200.0) == ()
+    aside.put((LINK,), since_s=100.0, now_s=120.0)
+    aside.put((OTHER,), since_s=125.0, now_s=130.0)
+    assert aside.links(259.0) == (LINK, OTHER)
+    assert aside.links(260.0) == ()

@@ -57,6 +57,8 @@ class Mitigation:
         self._prices = Prices(_GUESSES_S)
         self._speeds = Speeds()
         self._links: tuple[SlowLink, ...] = ()
+        self._since_s = 0.0
+        """When the last trouble began that somebody was named for."""
         self._aside = Aside()
         self._memory: Memory | None = None
         """What a healthy step is, while work is shared out in another way,"""
@@ -89,11 +91,12 @@ class Mitigation:
             SlowLink(link.first, link.second, 1 + (link.factor - 1) / _DATA_SHARE) for link in found.links
         )
         self._news = (trouble.since_step, trouble.since_s)
+        self._since_s = trouble.since_s
 
     def relieve(self) -> None:
         """Take in that the job is as fast as before; of some ranks that is measured."""
         if self._mitigator is not None and self._mitigator.arrangement.holders:
-            self._put_aside(self._mitigator)
+            self._put_aside()
         self._links = ()
         self._told = {}
 
@@ -204,9 +207,9 @@ class Mitigation:
         if mitigator.closed is not closed:
             self._tell_bill(mitigator)
         if not mitigator.arrangement.holders:
-            self._aside.take_back()
+            self._aside.take_back(self._now_s)
         elif not mitigator.is_on_trial:
-            self._put_aside(mitigator)
+            self._put_aside()
 
     def _remember(self, mitigator: Mitigator, lookout: Lookout) -> None:
         """Note what a healthy step is, before work is shared out in another way."""
@@ -220,11 +223,10 @@ class Mitigation:
             lookout.recall(self._memory)
             self._memory = None
 
-    def _put_aside(self, mitigator: Mitigator) -> None:
+    def _put_aside(self) -> None:
         """Take note that slow links carry nothing any more."""
         if self._links:
-            lost_s = mitigator.incident.lost_s if mitigator.incident is not None else 0.0
-            self._aside.put(self._links, self._now_s, lost_s)
+            self._aside.put(self._links, since_s=self._since_s, now_s=self._now_s)
         self._links = ()
 
     def _make_look(self, lookout: Lookout, steps: int, seconds: float) -> Look:
