@@ -192,7 +192,7 @@ def test_small_messages_beside_bulk_have_no_rate() -> None:
     """Within a host nothing but their number tells them from bulk: a quarter of what the busiest carries."""
     names = [("10.0.0.1:1", "10.0.0.1:2"), ("10.0.0.1:3", "10.0.0.1:4")]
     local = {"mss_bytes": 65_483, "busy_us": 10**6}
-    moved = [
+    moved: list[dict[str, Any]] = [
         {"bytes_acked": 40 * MB, "segments_sent": 1000, **local},
         {"bytes_acked": 4 * MB, "segments_sent": 1000, **local},
     ]
