@@ -97,6 +97,14 @@ def test_runs_are_looked_at_before_anybody_asks(
     assert _states(hasty, store) == {"a": "training", "b": "training"}
 
 
+def test_what_another_server_has_put_there_is_seen(store: Store, live: Live) -> None:
+    """Nobody told this one."""
+    lately = Lately(store, live)
+    assert _states(lately, store)["a"] == "training"
+    store.take([make_shipment("a", events=[JobSlowed(change=CHANGE)], first=10)])
+    assert _states(lately, store)["a"] == "slow"
+
+
 def test_a_run_that_is_gone_is_left_out(store: Store, live: Live) -> None:
     """It was removed between two questions to the store."""
     [row, *_] = store.runs()

@@ -37,6 +37,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """A run, and when it was looked at."""
 
     change: int
+    heard_at: str
     at_s: float
     view: RunView
     open: int
@@ -62,7 +63,7 @@ class Lately:
         """Return runs as they are, or were a few seconds ago; a run that is gone is left out."""
         began_s = time.monotonic()
         found = [(row, self._known(row, began_s)) for row in rows]
-        late = [row.key for row, look in found if look is not None and not self._is_current(row.key, look)]
+        late = [row.key for row, look in found if look is not None and not self._is_current(row, look)]
         if late:
             self.turns.put(late)
         return [(row, look) for row, look in found if look is not None]
@@ -70,7 +71,7 @@ class Lately:
     def late_s(self, looks: Iterable[tuple[RunRow, Look]]) -> float:
         """Return how old the oldest look is that is not up to date; 0 where all are."""
         now_s = time.monotonic()
-        late = [look for row, look in looks if not self._is_current(row.key, look)]
+        late = [look for row, look in looks if not self._is_current(row, look)]
         return max((now_s - look.at_s for look in late), default=0.0)
 
     def meet(self, keys: Iterable[str]) -> None:
@@ -83,7 +84,7 @@ class Lately:
     def _known(self, row: RunRow, began_s: float) -> Look | None:
         with self._lock:
             look = self._looks.get(row.key)
-        if look is not None and self._is_current(row.key, look):
+        if look is not None and self._is_current(row, look):
             return look
         if look is None or not self.turns.is_going:
             return self._renew(row.key)
@@ -91,12 +92,13 @@ class Lately:
         wait_s = self._wait_s if now_s - look.at_s < self._old_s else _WAIT_FOR_OLD_S
         return look if now_s > began_s + wait_s else self._renew(row.key)
 
-    def _is_current(self, key: str, look: Look) -> bool:
-        return look.change == self._live.change_of(key)
+    def _is_current(self, row: RunRow, look: Look) -> bool:
+        # The second for what another server has put into the store.
+        return look.change == self._live.change_of(row.key) and look.heard_at >= row.heard_at
 
     def _renew(self, key: str) -> Look | None:
         change = self._live.change_of(key)
-        found = self._live.view_and_row(key)
+        found = self._live.view_and_row(key, is_known_to_be_new=True)
         if found is None:
             with self._lock:
                 self._looks.pop(key, None)
@@ -105,7 +107,8 @@ class Lately:
         since = (datetime.fromisoformat(row.heard_at) - _PACE_OF).isoformat()
         pace = tuple(self._store.pace(key, points=_POINTS, since=since))
         opened = sum(each.is_open for each in view.incidents)
-        look = Look(change=change, at_s=time.monotonic(), view=view, open=opened, pace=pace)
+        now_s = time.monotonic()
+        look = Look(change=change, heard_at=row.heard_at, at_s=now_s, view=view, open=opened, pace=pace)
         with self._lock:
             self._looks[key] = look
             self._looks.move_to_end(key)

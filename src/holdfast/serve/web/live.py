@@ -113,11 +113,14 @@ class Live:
         with entry.lock:
             return self._refresh(key, entry)
 
-    def view_and_row(self, key: str) -> tuple[RunView, RunRow] | None:
-        """Return the run as it is now, and what the store says of it."""
+    def view_and_row(self, key: str, *, is_known_to_be_new: bool = False) -> tuple[RunView, RunRow] | None:
+        """Return the run as it is now, and what the store says of it.
+
+        That there is something new may be known from elsewhere: another server may have put it there.
+        """
         entry = self._entry(key)
         with entry.lock:
-            view = self._refresh(key, entry)
+            view = self._refresh(key, entry, is_known_to_be_new=is_known_to_be_new)
             return (view, entry.row) if view is not None and entry.row is not None else None
 
     def glance(self, key: str) -> Glance | None:
@@ -144,7 +147,8 @@ class Live:
     def _look(self, row: RunRow) -> Glance:
         entry = self._entry(row.key)
         with entry.lock:
-            view = self._refresh(row.key, entry) or RunView()
+            is_new = entry.row is not None and entry.row.heard_at != row.heard_at
+            view = self._refresh(row.key, entry, is_known_to_be_new=is_new) or RunView()
             number, step_s = entry.number, entry.step_s
         return Glance(
             key=row.key,
@@ -171,10 +175,10 @@ class Live:
         entry = self._entries.pop(key, None)
         self._weight -= entry.weight if entry is not None else 0
 
-    def _refresh(self, key: str, entry: _Entry) -> RunView | None:
+    def _refresh(self, key: str, entry: _Entry, *, is_known_to_be_new: bool = False) -> RunView | None:
         """Take in what is new; the entry's lock is held."""
         change = self.change_of(key)
-        if entry.view is not None and entry.seen == change:
+        if entry.view is not None and entry.seen == change and not is_known_to_be_new:
             return entry.view
         is_all = False
         while not is_all:
