@@ -40,6 +40,7 @@ class Job:
         """What everybody waits in each step for a slow link."""
         self.flags = StepFlag.PLANNED
         self.cycle = 0
+        self.is_shared_by_stage = True
         self.grant(generation=0, wish=0)
 
     def grant(self, *, generation: int, wish: int, ranks: int = 4) -> None:
@@ -54,7 +55,7 @@ class Job:
                 wish=wish,
                 version=self.step,
                 places=places,
-                is_shared_by_stage=True,
+                is_shared_by_stage=self.is_shared_by_stage,
                 **sizes,
             ),
         )
@@ -413,3 +414,27 @@ def test_pause_belongs_to_what_was_done(job: Job) -> None:
     assert applied.pause_s == pytest.approx(1.0, abs=0.1)
     [verified] = [event for event in job.told if isinstance(event, Verified)]
     assert verified.is_enough
+
+
+def test_job_that_becomes_another_later_is_not_held_against_what_it_was(tmp_path: Path, ears: Ears) -> None:
+    """Its steps were the same all along, however its work was shared out; then it is changed by its owner."""
+    job = Job(tmp_path, ears)
+    job.is_shared_by_stage = False
+    job.grant(generation=0, wish=0)
+    job.live(20)
+    job.slow = {1: 2.0}
+    job.live(1)
+    job.blame()
+    job.live(12)
+    assert [each.level for each in job.decided()] == ["S2"]
+    for number, work in ((1, [WORK, 16, WORK, 32]), (2, [WORK] * 4)):
+        job.grant(generation=number, wish=number)
+        job.cycle = 0
+        job.work = work
+        job.live(4)
+        job.slow = {}
+        job.live(6)
+    assert any(isinstance(event, IncidentClosed) for event in job.told)
+    job.cycle = 7
+    job.live(1)
+    assert job.lookout.healthy_s is None

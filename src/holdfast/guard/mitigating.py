@@ -206,6 +206,7 @@ class Mitigation:
             self._remember(mitigator, lookout)
         if mitigator.closed is not closed:
             self._tell_bill(mitigator)
+            self._memory = None  # Where steps were the same all along, nothing was forgotten.
         if not mitigator.arrangement.holders:
             self._aside.take_back(self._now_s)
         elif not mitigator.is_on_trial:
@@ -304,8 +305,8 @@ class Mitigation:
 
     def _is_begun(self, lookout: Lookout) -> bool:
         """Say whether a step was made in the new way: the pause before the first one belongs to it."""
-        is_told = self._granted is not None and self._granted.is_shared_by_stage
-        return lookout.cycle != self._cycle or not is_told
+        is_new_plan = self._granted is not None and self._granted.is_shared_by_stage
+        return lookout.cycle != self._cycle or not is_new_plan
 
     def _done(self, mitigator: Mitigator, pause_s: float) -> None:
         assert self._decision is not None
