@@ -28,8 +28,6 @@ from holdfast.values import FaultInjected, FaultRelieved
 POLL_S = 0.003
 CALM_POLL_S = 0.03
 """While workers act out all that is left: then only the log is kept here, and they need the processor."""
-
-
 _ACTED = (WORKER, "pacing")
 """By workers themselves."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.mitigate.condition import SlowLink
 
 _TIMES = 8.0
-"""So many times as long as it was seen to be slow a link is taken to be. What was published of slow links
-lasted from a minute to half a day, about as often in each order of magnitude: one in thirteen goes on longer.
-Who goes back too soon has it all once more, and knows that it has been slow for all of that time."""
+"""So many times as long as it was seen to be slow a link is taken to be. By the belief of ``lasting``, that
+things go on for four times as long as they have lasted, about one in thirteen goes on longer than that. Who
+goes back too soon has it all once more, and knows that it has been slow for all of that time."""
 
 
 class Aside:
