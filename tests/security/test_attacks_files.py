@@ -168,3 +168,12 @@ def test_a_file_of_holes_is_passed_in_bounded_turns(tmp_path: Path) -> None:
         found += [line.data for line in piece.lines]
     assert (found[0], found[-1]) == (b"first", b"last")
     assert 3 <= turns <= 6
+
+
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
+    """Not what could not be made inside it."""
+    file = tmp_path / "runs"
+    file.write_bytes(b"")
+    with pytest.raises(InputError, match=r"runs: is a file, expected a folder of run directories"):
+        make_state(file)
+    assert file.read_bytes() == b""

@@ -131,6 +131,8 @@ def make_state(runs: Path) -> Path:
     """Return the folder of what the server keeps for itself; only its owner may look into it."""
     if (runs / "events.jsonl").exists():
         raise InputError(f"{runs} is a run directory; give the folder that it lies in")
+    if runs.exists() and not runs.is_dir():
+        raise InputError(f"{runs}: is a file, expected a folder of run directories")
     state = runs / STATE
     try:
         runs.mkdir(parents=True, exist_ok=True)
