@@ -12,6 +12,7 @@ import argparse
 import os
 import statistics
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -84,7 +85,8 @@ def measure(options: argparse.Namespace) -> common.Part:
 def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
     pace = _measure_pace(shape)
     bands, steps = make(pace)
-    acted = run(shape, steps, bands, act="S2,S3")
+    kept = options.keep / f"{shape}-{case.split(maxsplit=1)[0]}" if options.keep is not None else None
+    acted = run(shape, steps, bands, act="S2,S3", kept=kept)
     never = run(shape, steps, bands)
     healthy = run(shape, steps, [])
     if options.plot is not None:
@@ -187,15 +189,17 @@ def _band(words: str, first: int, last: int, factor: float) -> Band:
 # --- runs -------------------------------------------------------------------------------------
 
 
-def run(shape: str, steps: int, bands: list[Band], *, act: str | None = None) -> Ran:
-    """Run the job to its end."""
+def run(
+    shape: str, steps: int, bands: list[Band], *, act: str | None = None, kept: Path | None = None
+) -> Ran:
+    """Run the job to its end; what it left may be kept."""
     dp, pp = SHAPES[shape]
     flags = [word for words in (_NIC, *(band.words for band in bands)) for word in ("--fault", words)]
     flags += ["--act", act] if act is not None else []
     job = ["--pp", str(pp), "--microbatches", str(MICROBATCHES), "--steps", str(steps)]
     job += ["--op-ms", str(OP_MS), "--width", str(WIDTH)]
     os.environ[NIC_ENV] = str(NIC_BYTES_S)
-    with tempfile.TemporaryDirectory() as folder:
+    with nullcontext(kept) if kept is not None else tempfile.TemporaryDirectory() as folder:
         launched = Launched(Path(folder), dp * pp, flags, job, verb="inject")
         code = launched.process.wait()
         if code:

@@ -39,7 +39,7 @@ Call = Callable[[], Any]
 
 def kinds(observer: Observer) -> dict[str, tuple[Call, Call]]:
     """Return calls as they are and as they are watched, by name."""
-    tensor, group, tally = torch.zeros(1024), dist.group.WORLD, observer._tally
+    tensor, group, tally = torch.zeros(1024), dist.group.WORLD, observer.tally
     plain = inspect.unwrap(dist.all_reduce)
 
     def nothing(tensor: torch.Tensor, group: Any = None) -> None:

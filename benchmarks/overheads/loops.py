@@ -65,7 +65,7 @@ def fsdp() -> nn.Module:
 def cost(observer: Observer, model: nn.Module) -> dict[str, float]:
     """Return the CPU time of a step without us and what we add to it, and how many calls it makes."""
     run = _stepper(model)
-    tally, thread = observer._tally, observer._tally.thread
+    tally, thread = observer.tally, observer.tally.thread
     _cpu_us(run)
     rounds = []
     gc.disable()

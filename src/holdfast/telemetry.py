@@ -34,6 +34,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Saving something."""
     cpu_s: float = 0.0
     """CPU time of the training thread."""
+    operations_s: float = 0.0
+    """In the operations of a plan, without waiting; 0: not known."""
     moved_bytes: int = 0
     """Given to communication calls."""
     calls: int = 0

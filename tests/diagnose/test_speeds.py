@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.diagnose.profiles import Profile
@@ -96,6 +97,30 @@ def test_what_a_step_takes_anyway_is_no_slowness() -> None:
     assert speeds.of({1: own(0.02, 20)}) == {1: pytest.approx(0.6)}
     assert speeds.of({1: own(0.02, 10)}) == {1: pytest.approx(0.5)}
     assert speeds.of({1: own(0.01, 10)}) == {}
+
+
+def test_noise_is_not_taken_for_what_a_step_takes_anyway() -> None:
+    """An eighth less to do, and a twentieth more time for it than there should be: it is what it was."""
+    speeds = Speeds()
+    speeds.follow([1], {1: healthy(1, own_s=0.6, work=24)})
+    assert speeds.of({1: steps(1, 0.0308, work=24)}) == {1: pytest.approx(0.812)}
+    assert speeds.of({1: steps(1, 0.0323, work=21)}) == {1: pytest.approx(0.812)}
+    assert speeds.of({1: steps(1, 0.0262, work=24)}) == {}
+
+
+def test_operations_that_are_measured_tell_all() -> None:
+    """However much a step takes anyway, and whatever the others have to do."""
+
+    def measured(rank: int, op_s: float, work: int) -> list[Step]:
+        own = steps(rank, op_s + 0.2 / work, work=work)
+        return [msgspec.structs.replace(step, operations_s=work * op_s) for step in own]
+
+    known = {rank: msgspec.structs.replace(healthy(rank, own_s=0.4), operations_s=0.2) for rank in range(4)}
+    speeds = Speeds()
+    speeds.follow([1], known)
+    others = {0: measured(0, 0.011, 22), 2: measured(2, 0.011, 20), 3: measured(3, 0.011, 30)}
+    assert speeds.of({1: measured(1, 0.022, 18), **others}) == {1: pytest.approx(0.5)}
+    assert speeds.of({1: measured(1, 0.011, 18), **others}) == {}
 
 
 def test_steps_of_two_plans_are_not_mixed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,9 @@ from torch.optim import lr_scheduler
 
 import holdfast
 from holdfast.errors import InputError
+from holdfast.job import publishing
 from holdfast.job.build import digest_of
+from holdfast.job.observer import Observer
 from pipejobs import data, make_pipeline, square_loss
 
 STEPS = 8
@@ -77,6 +80,24 @@ def test_losses_and_parameters_are_those_of_a_plain_loop(
         torch.testing.assert_close(mine, other)
     assert pipeline.learning_rate == pytest.approx(1e-2 / (STEPS + 1))
     pipeline.close()
+
+
+def test_the_watch_is_told_what_operations_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All of a stage's, which here take a hundred times as long as everything else."""
+    watching = Observer(tmp_path, rank=0)
+    monkeypatch.setattr(publishing, "observer", lambda: watching)
+
+    class Slow(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            time.sleep(0.05)
+            return x
+
+    with make_pipeline([lambda: nn.Sequential(model(), Slow())]) as pipeline:
+        pipeline.step()
+        before_ns, began_ns = watching.tally.operations_ns, time.monotonic_ns()
+        pipeline.step().item()
+        spent_ns = watching.tally.operations_ns - before_ns
+    assert 4 * 0.05e9 <= spent_ns <= time.monotonic_ns() - began_ns
 
 
 def test_losses_may_be_read_late_and_in_any_order() -> None:

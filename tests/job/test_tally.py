@@ -47,12 +47,24 @@ def test_a_step_is_told_once_and_the_next_begins_at_zero() -> None:
     tally.add(1, 10, 100)
     tally.add(2, 5, 50, calls=3)
     tally.add(1, 1, 0, calls=0)
-    tally.work, tally.flags, tally.data_ns = 8, 2, 3
+    tally.work, tally.flags, tally.data_ns, tally.operations_ns = 8, 2, 3, 7
     parts, channels = tally.take(99, 4)
-    assert parts == (16, 3, 0, 0, 99, 150, 4, 8, 2, 4)
+    assert parts == (16, 3, 0, 0, 99, 7, 150, 4, 8, 2, 4)
     assert channels[:9] == [1, 11, 100, 1, 2, 5, 50, 3, 0]
     parts, channels = tally.take(0, 4)
     assert (sum(parts), sum(channels)) == (4, 0)
+
+
+def test_an_operation_is_counted_without_what_it_waits_for() -> None:
+    """What it spends in the data loader is its own."""
+    tally, now_ns = _tally(), 1000
+    tally.clock = lambda: now_ns
+    began = tally.begin_operation()
+    tally.add(1, 30)
+    tally.data_ns += 20
+    now_ns += 100
+    tally.end_operation(began)
+    assert (tally.operations_ns, tally.data_ns, tally.wait_ns) == (70, 20, 30)
 
 
 @given(st.lists(st.tuples(st.integers(1, 30), st.integers(0, 10**9), st.integers(0, 2**40)), max_size=60))
@@ -64,7 +76,7 @@ def test_channels_of_a_record_sum_up_to_its_parts(uses: list[tuple[int, int, int
     parts, words = tally.take(0, 0)
     rows = [words[at : at + 4] for at in range(0, len(words), 4)]
     assert len(rows) == CHANNELS_PER_STEP
-    assert [sum(row[field] for row in rows) for field in (1, 2, 3)] == [parts[0], parts[5], parts[6]]
+    assert [sum(row[field] for row in rows) for field in (1, 2, 3)] == [parts[0], parts[6], parts[7]]
     rest = [row for row in rows if row[0] == REST]
     assert len(rest) == (len({channel for channel, _, _ in uses}) > CHANNELS_PER_STEP)
 

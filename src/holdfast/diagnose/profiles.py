@@ -24,6 +24,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     save_s: float
     cpu_s: float
     work: float
+    operations_s: float = 0.0
+    """In the operations of a plan; 0: not known."""
     is_measured: bool = True
     """Whether waiting was measured; where it was not, all of it passes for own time."""
     error_s: float = 0.0
@@ -74,6 +76,7 @@ def profile_of(steps: Sequence[Step]) -> Profile | None:
         save_s=_mean(step.save_s for step in measured),
         cpu_s=_mean(step.cpu_s for step in measured),
         work=_mean(step.work for step in measured),
+        operations_s=_mean(step.operations_s for step in measured),
         is_planned=all(step.flags & StepFlag.PLANNED for step in measured),
         is_measured=not any(step.flags & StepFlag.UNMEASURED for step in measured),
         error_s=spread / math.sqrt(count),

@@ -80,14 +80,15 @@ class Flow:
         for index, instruction in enumerate(order):
             self._begin_receives(order, index)
             op = instruction.op
-            if op.kind == "F":
-                loss = self._forward(index, instruction, load)
-                if loss is not None:
-                    losses[op.pipeline, op.microbatch] = loss
-            elif op.kind == "W":
-                self._backward_weight(index, op, sums)
-            else:
-                self._backward(index, instruction, sums)
+            with self._points.operation():
+                if op.kind == "F":
+                    loss = self._forward(index, instruction, load)
+                    if loss is not None:
+                        losses[op.pipeline, op.microbatch] = loss
+                elif op.kind == "W":
+                    self._backward_weight(index, op, sums)
+                else:
+                    self._backward(index, instruction, sums)
         self._points.after_ops(Phase.SETTLE)
         self._finish_sends()
         return losses

@@ -38,24 +38,25 @@ class Observer:
         self.listeners: list[Callable[[int], None]] = []
         """Called with the number of each step that has ended, in the training thread."""
         self._ring = RingWriter(ring_path(folder, rank), rank=rank, attempt=attempt)
-        self._tally = Tally(self._ring.words)
+        self.tally = Tally(self._ring.words)
+        """Of the step that goes on."""
         self._links = LinkPage(links_path(folder, rank), rank=rank, attempt=attempt)
         self._cycle = Cycle()
         self._channels = Channels(channels_path(folder, rank))
-        self._comms = Comms(self._tally, self._channels)
-        self._ddp = DdpLog(self._tally, self._channels)
-        self._pauses = Pauses(self._tally, self._cycle, on_skip=self._skip)
+        self._comms = Comms(self.tally, self._channels)
+        self._ddp = DdpLog(self.tally, self._channels)
+        self._pauses = Pauses(self.tally, self._cycle, on_skip=self._skip)
         self._optimizers = Symbols(1, self._forget)
         self._last_ns = self._last_cpu_ns = 0
         self._last_cycle = 0
         self._plan = self._operations = 0
         # A forked child has our hooks, but the ring is its parent's.
-        os.register_at_fork(after_in_child=self._tally.stop)
+        os.register_at_fork(after_in_child=self.tally.stop)
 
     @property
     def errors(self) -> int:
         """Failures of our own so far."""
-        return self._tally.errors + self._channels.errors + self._links.errors
+        return self.tally.errors + self._channels.errors + self._links.errors
 
     def install(self) -> None:
         """Hook into what the script imports, as soon as it has."""
@@ -72,7 +73,7 @@ class Observer:
             try:
                 install()
             except Exception:
-                self._tally.errors += 1
+                self.tally.errors += 1
 
         on_import(module, attempt)
 
@@ -83,7 +84,7 @@ class Observer:
 
     def mark_update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Take in that an optimizer was called."""
-        tally = self._tally
+        tally = self.tally
         try:
             if threading.get_ident() != tally.thread and not self._adopt_thread():
                 return
@@ -103,24 +104,24 @@ class Observer:
             self.steps, self._plan, self._operations = step, number, operations
             self._channels.declare(PIPELINE, pipeline)
         except Exception:
-            self._tally.errors += 1
+            self.tally.errors += 1
 
     def _adopt_thread(self) -> bool:
         """Listen to the thread that trains where that is not the one that we were made in."""
-        if self._tally.thread == -1 or self._last_ns:
+        if self.tally.thread == -1 or self._last_ns:
             return False
-        self._tally.thread = threading.get_ident()
+        self.tally.thread = threading.get_ident()
         return True
 
     def _forget(self, symbol: int) -> None:
         try:
             self._cycle.forget(symbol)
         except Exception:
-            self._tally.errors += 1
+            self.tally.errors += 1
 
     def _skip(self) -> None:
         """End a step whose optimizer was not called."""
-        self._tally.flags |= StepFlag.SKIPPED
+        self.tally.flags |= StepFlag.SKIPPED
         self._end_step()
 
     def _end_step(self) -> None:
@@ -141,10 +142,10 @@ class Observer:
         self._ddp.end_step(lasted_ns)
         cycle = self._cycle.number + self._plan * _CYCLES_PER_PLAN
         if cycle != self._last_cycle or not lasted_ns:
-            self._tally.flags |= StepFlag.FIRST
+            self.tally.flags |= StepFlag.FIRST
             self._last_cycle = cycle
         if self._operations:
-            self._tally.work = self._operations
-            self._tally.flags |= StepFlag.PLANNED
-        parts, channels = self._tally.take(cpu_ns, self._last_cycle)
+            self.tally.work = self._operations
+            self.tally.flags |= StepFlag.PLANNED
+        parts, channels = self.tally.take(cpu_ns, self._last_cycle)
         self._ring.append(number, now_ns, lasted_ns, parts, channels)

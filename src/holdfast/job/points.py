@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Literal, Protocol
 
 from holdfast.job.status import Phase, StatusWriter
+from holdfast.job.tally import Tally
 from holdfast.plan.ops import Op
 
 Point = Literal[
@@ -34,15 +35,18 @@ class Listener(Protocol):
 
 
 class Points:
-    """Tells the status page and the listeners of one worker."""
+    """Tells the status page, the watch and the listeners of one worker."""
 
-    def __init__(self, listeners: Sequence[Listener], status: StatusWriter | None) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], status: StatusWriter | None, tally: Tally | None = None
+    ) -> None:
         self.listeners = list(listeners)
         self.generation = -1
         self.step = 0
         self.order_length = 0
         """How many operations the worker has in a step."""
         self._status = status
+        self._tally = tally
         self._kept: Phase | None = None
 
     def hold(self, place: int) -> None:
@@ -68,6 +72,14 @@ class Points:
             yield
         finally:
             self._kept = None
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        """Let the watch know how long an operation takes, what it receives and sends included."""
+        began = self._tally.begin_operation() if self._tally is not None else None
+        yield
+        if self._tally is not None and began is not None:
+            self._tally.end_operation(began)
 
     def reach(self, point: Point, op: Op | None = None) -> None:
         """Tell the listeners."""

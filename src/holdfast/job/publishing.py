@@ -17,7 +17,8 @@ def make_points(listeners: Sequence[Listener], *, rank: int, pp: int, dp: int) -
     """Return the points of a worker's way, with a page for the guard where there is one."""
     rings = os.environ.get(RINGS_ENV)
     page = StatusWriter(page_path(Path(rings), rank), rank=rank, pp=pp, dp=dp) if rings is not None else None
-    return Points(listeners, page)
+    watching = observer()
+    return Points(listeners, page, watching.tally if watching is not None else None)
 
 
 def publish(engine: Engine, regroup: Regroup) -> None:

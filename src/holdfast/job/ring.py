@@ -18,19 +18,20 @@ from pathlib import Path
 
 from holdfast.telemetry import ChannelUse, InCall, Step
 
-MAGIC = int.from_bytes(b"HFRING3\0", "little")
+MAGIC = int.from_bytes(b"HFRING4\0", "little")
 HEADER_WORDS = 16
 """magic, capacity, words per slot, rank, process id, attempt, head, calls, since, channel; others free."""
 HEAD, CALLS, SINCE, CHANNEL = 6, 7, 8, 9
 CHANNELS_PER_STEP = 8
 """How many channels of a step are told apart; the rest are summed in the last place."""
-_PARTS = 10
+_PARTS = 11
 """Words of a record between its duration and its channels: see ``append``."""
 _CHANNEL_WORDS = 4
-SLOT_WORDS = 4 + _PARTS + _CHANNEL_WORDS * CHANNELS_PER_STEP
+_FIRST_CHANNEL = 4 + _PARTS
+SLOT_WORDS = _FIRST_CHANNEL + _CHANNEL_WORDS * CHANNELS_PER_STEP
 """Sequence number from 1, step, end and duration in nanoseconds, parts, channels."""
 DEFAULT_CAPACITY = 1024
-"""Slots per rank: 368 KB, more than a minute and a half at 10 steps a second; guards read every second."""
+"""Slots per rank: 376 KB, more than a minute and a half at 10 steps a second; guards read every second."""
 NO_PARTS = (0,) * _PARTS
 _SLOT = struct.Struct(f"={SLOT_WORDS - 1}Q")
 _NO_CHANNELS = (0,) * (_CHANNEL_WORDS * CHANNELS_PER_STEP)
@@ -76,9 +77,9 @@ class RingWriter:
     ) -> None:
         """Store one finished step, over the oldest one when the ring is full.
 
-        ``parts``: nanoseconds waited, in the data loader, in garbage collections, saving, and of CPU; bytes
-        moved, calls made, work done; flags; the number of the cycle that the step is one of. ``channels``:
-        number from 1, nanoseconds, bytes and calls of each, filled up with zeros.
+        ``parts``: nanoseconds waited, in the data loader, in garbage collections, saving, of CPU, and in
+        operations; bytes moved, calls made, work done; flags; the number of the cycle that the step is one
+        of. ``channels``: number from 1, nanoseconds, bytes and calls of each, filled up with zeros.
         """
         words, head = self.words, self._head
         slot = HEADER_WORDS + head % self._capacity * SLOT_WORDS
@@ -141,7 +142,8 @@ class RingReader:
 
 
 def _step(words: Sequence[int], *, rank: int, attempt: int) -> Step:
-    _, step, ended_ns, duration_ns, wait, data, gc, save, cpu, moved, calls, work, flags, cycle = words[:14]
+    _, step, ended_ns, duration_ns, *parts = words[:_FIRST_CHANNEL]
+    wait, data, gc, save, cpu, operations, moved, calls, work, flags, cycle = parts
     return Step(
         rank=rank,
         step=step,
@@ -153,6 +155,7 @@ def _step(words: Sequence[int], *, rank: int, attempt: int) -> Step:
         gc_s=gc / 1e9,
         save_s=save / 1e9,
         cpu_s=cpu / 1e9,
+        operations_s=operations / 1e9,
         moved_bytes=moved,
         calls=calls,
         work=work,
@@ -162,7 +165,7 @@ def _step(words: Sequence[int], *, rank: int, attempt: int) -> Step:
             ChannelUse(
                 channel=words[at], wait_s=words[at + 1] / 1e9, moved_bytes=words[at + 2], calls=words[at + 3]
             )
-            for at in range(14, SLOT_WORDS, _CHANNEL_WORDS)
+            for at in range(_FIRST_CHANNEL, SLOT_WORDS, _CHANNEL_WORDS)
             if words[at]
         ),
     )

@@ -30,7 +30,7 @@ class Tally:
         """The one that trains; no other is listened to."""
         self.is_in_call = False
         self.work = self.flags = 0
-        self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = 0
+        self.data_ns = self.gc_ns = self.save_ns = self.wait_ns = self.operations_ns = 0
         self.words = words
         """The ring's, whose header says what this process is in the middle of."""
         self.calls = 0
@@ -65,6 +65,16 @@ class Tally:
         self.named_ns += lasted_ns
         return lasted_ns
 
+    # --- operations ---------------------------------------------------------------------------
+
+    def begin_operation(self) -> tuple[int, int]:
+        """Remember where an operation of a plan began, and what had been waited by then."""
+        return self.clock(), self.wait_ns
+
+    def end_operation(self, began: tuple[int, int]) -> None:
+        """Count an operation, without what was waited in it; all else in it keeps its name."""
+        self.operations_ns += max(0, self.clock() - began[0] - (self.wait_ns - began[1]))
+
     # --- steps --------------------------------------------------------------------------------
 
     def take(self, cpu_ns: int, cycle: int) -> tuple[tuple[int, ...], list[int]]:
@@ -72,9 +82,10 @@ class Tally:
         uses, self.uses = self.uses, {}
         moved = sum(use[1] for use in uses.values())
         calls = sum(use[2] for use in uses.values())
-        parts = (self.wait_ns, self.data_ns, self.gc_ns, self.save_ns, cpu_ns)
+        parts = (self.wait_ns, self.data_ns, self.gc_ns, self.save_ns, cpu_ns, self.operations_ns)
         counts = (moved, calls, self.work, self.flags, cycle)
-        self.wait_ns = self.data_ns = self.gc_ns = self.save_ns = self.work = self.flags = 0
+        self.wait_ns = self.data_ns = self.gc_ns = self.save_ns = self.operations_ns = 0
+        self.work = self.flags = 0
         self.is_in_call = False  # An interrupt may have come between a call and our note of its end.
         return parts + counts, _channels(uses)
 
