@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from holdfast.job.attach import RINGS_ENV, observer
@@ -11,6 +11,7 @@ from holdfast.job.engine import Engine
 from holdfast.job.points import Listener, Points
 from holdfast.job.status import StatusWriter, page_path, publish_schedule
 from holdfast.membership import Regroup
+from holdfast.plan.ops import KIND_PARTS, Op
 
 
 def make_points(listeners: Sequence[Listener], *, rank: int, pp: int, dp: int) -> Points:
@@ -19,6 +20,11 @@ def make_points(listeners: Sequence[Listener], *, rank: int, pp: int, dp: int) -
     page = StatusWriter(page_path(Path(rings), rank), rank=rank, pp=pp, dp=dp) if rings is not None else None
     watching = observer()
     return Points(listeners, page, watching.tally if watching is not None else None)
+
+
+def count_operations(ops: Iterable[Op]) -> int:
+    """Return what a worker has to do in a step; a backward in one piece is as much as one in two."""
+    return sum(len(KIND_PARTS[op.kind]) for op in ops)
 
 
 def publish(engine: Engine, regroup: Regroup) -> None:
@@ -32,6 +38,6 @@ def publish(engine: Engine, regroup: Regroup) -> None:
         watching.follow_plan(
             regroup.generation,
             step=regroup.agreement.version,
-            operations=engine.points.order_length,
+            operations=count_operations(instruction.op for instruction in engine.order),
             pipeline=[ranks.get(place, -1 - place) for place in range(first, first + pp)],
         )

@@ -16,6 +16,8 @@ from holdfast.errors import InputError
 from holdfast.plan.problem import Worker
 
 KINDS = "FIWB"
+KIND_PARTS = {"F": "F", "I": "I", "W": "W", "B": "IW"}
+"""What each kind does."""
 _OP = re.compile(r"(\d{1,9})([FIWB])(\d{1,9})\.(\d{1,9})")
 _HEAD = re.compile(r"dp (\d{1,9}) pp (\d{1,9}) microbatches (\d{1,9})")
 _LINE = re.compile(r"(\d{1,9})\.(\d{1,9}):(.*)")
