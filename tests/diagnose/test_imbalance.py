@@ -73,6 +73,19 @@ def test_a_slow_rank_of_a_stage_is_not_the_stage() -> None:
     assert [(each.ranks, each.cause) for each in suspects] == [([3], "data_loading")]
 
 
+def test_a_slow_rank_that_was_given_less_to_do_is_not_its_stage() -> None:
+    """It needs no longer than its peer in the end, but would with as much to do."""
+    given = {0: (0.6, 24), 1: (0.6, 24), 2: (0.6, 24), 3: (0.7, 18), 4: (0.6, 24), 5: (0.75, 30)}
+    profiles = {
+        rank: replace(a_profile(rank, own_s), work=work, is_planned=True)
+        for rank, (own_s, work) in given.items()
+    }
+    layout = Layout(kind="named", roles={rank: rank % 2 for rank in given})
+    assert find_imbalance(profiles, layout) == []
+    del profiles[0], profiles[1]
+    assert find_imbalance(profiles, layout) == []
+
+
 @settings(max_examples=12)
 @given(st.integers(2, 32), st.integers(0, 1000), st.sampled_from([0.01, 0.05, 0.15]))
 def test_an_even_job_is_left_in_peace(size: int, seed: int, noise: float) -> None:

@@ -100,8 +100,11 @@ def _against_stages(
     # Where a plan gave some more to do, stages are compared by what the same work takes them.
     is_planned = bool(profiles) and all(each.is_planned and each.work > 0 for each in profiles.values())
     usual_work = statistics.median(each.work for each in profiles.values()) if is_planned else 0.0
+    # Of two the lower: a stage is heavy where all of its ranks need long, not where one of them is slow.
     own_s = {
-        role: statistics.median(each.own_s * (usual_work / each.work if is_planned else 1.0) for each in mine)
+        role: statistics.median_low(
+            each.own_s * (usual_work / each.work if is_planned else 1.0) for each in mine
+        )
         for role, mine in stages.items()
         if role is not None
     }
