@@ -366,12 +366,64 @@ def test_link_that_was_slow_a_moment_ago_is_left_where_it_is(moved: Job) -> None
     assert _be_slow_for_a_while(moved).moves == []
 
 
+def _live_until_back(job: Job) -> tuple[Decided, Decided]:
+    """Let time pass, until the old places are to be taken; return what was decided."""
+    for _ in range(600):
+        if len(job.decided()) > 1:
+            break
+        job.live(1)
+    [there, back] = job.decided()
+    return there, back
+
+
 def test_link_that_was_slow_long_ago_gets_its_old_place(moved: Job) -> None:
-    """It takes no meeting of its own: they meet to share out the work."""
-    moved.live(600)
-    back = _be_slow_for_a_while(moved)
+    """Eight times as long as it was seen to be slow; then the bill."""
+    moved.live(40)
+    assert len(moved.decided()) == 1
+    there, back = _live_until_back(moved)
     assert back.level == "undo"
-    assert {(after, before) for before, after in back.moves} == set(moved.decided()[0].moves)
+    assert {(after, before) for before, after in back.moves} == set(there.moves)
+    assert not any(isinstance(event, IncidentClosed) for event in moved.told)
+    moved.grant(generation=2, wish=back.number)
+    moved.live(10)
+    [bill] = [event for event in moved.told if isinstance(event, IncidentClosed)]
+    assert bill.since_step == back.since_step == there.since_step
+    assert len(moved.decided()) == 2
+
+
+def test_link_that_is_still_slow_there_is_moved_again(moved: Job) -> None:
+    """It has been slow for all of that time, so that nobody tries again for eight times as long."""
+    _, back = _live_until_back(moved)
+    moved.grant(generation=2, wish=back.number)
+    moved.late_s = 0.5 * STEP_S
+    moved.live(2)
+    moved.blame(LINK)
+    moved.live(6)
+    [*_, again] = moved.decided()
+    assert (again.level, again.number) == ("S3", back.number + 1)
+    moved.grant(generation=3, wish=again.number)
+    moved.late_s = 0.0
+    moved.live(600)
+    assert moved.decided()[-1] == again
+
+
+def test_work_is_shared_out_evenly_at_the_old_places(moved: Job) -> None:
+    """A slow link from long ago and a slow rank that is well again are undone in one meeting."""
+    moved.live(40)
+    moved.slow = {1: 2.0}
+    moved.live(1)
+    moved.blame()
+    moved.live(6)
+    [*_, shared] = moved.decided()
+    assert (shared.level, set(shared.speeds), shared.moves) == ("S2", {1}, [])
+    moved.grant(generation=2, wish=shared.number)
+    moved.work = [WORK, 16, WORK, 32]
+    moved.live(600)
+    moved.slow = {}
+    moved.live(4)
+    [there, _, back] = moved.decided()
+    assert (back.level, back.speeds) == ("undo", {})
+    assert {(after, before) for before, after in back.moves} == set(there.moves)
 
 
 def test_nobody_is_slower_than_others_where_most_are_slow(tmp_path: Path, ears: Ears) -> None:

@@ -153,9 +153,12 @@ class Mitigation:
             self._number = max(self._number, last.number)
         if granted.is_as_begun:
             model = _model(self._crew, granted)
-            self._mitigator = Mitigator(model, self._prices, allowed=self._allowed())
+            self._mitigator = self._make_mitigator(model)
             if last is not None and granted.wish == last.number:
                 self._mitigator.arrangement = Arrangement(reckoned=make_speeds(last.speeds))
+
+    def _make_mitigator(self, model: Model) -> Mitigator:
+        return Mitigator(model, self._prices, allowed=self._allowed(), goes_home=True)
 
     def _follow_crew(self) -> None:
         """Notice who is there, and how many nodes stand by."""
@@ -170,7 +173,7 @@ class Mitigation:
         if self._mitigator is not None:
             self._mitigator.use(model)
         elif self._granted is None:
-            self._mitigator = Mitigator(model, self._prices, allowed=self._allowed())
+            self._mitigator = self._make_mitigator(model)
 
     def _price_restart(self, end_s: float) -> None:
         """Take in what a start costs: until the first step that is seen."""

@@ -104,9 +104,13 @@ class _Trial(msgspec.Struct, kw_only=True):
 class Mitigator:
     """Decides for one job; give it every look, and tell it what came of every decision."""
 
-    def __init__(self, model: Model, prices: Prices, *, allowed: Collection[Level] = LEVELS) -> None:
+    def __init__(
+        self, model: Model, prices: Prices, *, allowed: Collection[Level] = LEVELS, goes_home: bool = False
+    ) -> None:
         self.allowed = frozenset(allowed)
         """May be changed at any time."""
+        self._goes_home = goes_home
+        """Whether the old places are taken again when all is well, which makes no step any shorter."""
         self.arrangement = Arrangement()
         self.incident: Incident | None = None
         self.closed: Incident | None = None
@@ -149,8 +153,11 @@ class Mitigator:
         if self._pending is not None:
             return None
         if self._is_over(look.condition, ways):
-            self._close(incident)
-            return None
+            if self._goes_home and self.arrangement.holders:
+                self._pending = self._way_home(incident)
+            else:
+                self._close(incident)
+            return self._pending
         self._pending = self._judge_trial(look, incident) or self._choose(incident, ways)
         if self._pending is not None and self._pending.is_dry:
             dry, self._pending = self._pending, None
@@ -180,27 +187,13 @@ class Mitigator:
 
         None where nothing is in force, or a decision is being carried out.
         """
-        original = Arrangement(without=self.arrangement.without)  # Who has left does not come back.
-        if self.is_pending or original == self.arrangement:
+        if self.is_pending or self.arrangement == self._home:
             return None
-        deed: Deed = "exchange" if self.arrangement.holders else "replan"
         incident = self.incident or Incident(self._condition, step=0, lost_s=0.0, age_s=0.0)
         self._trial = None
         # Of a link that nothing goes over any more nobody can tell how it is; it was the reason all the same.
         self._let_be = self._condition.culprits or self._about
-        now, then = (self.model.slowdown(self._condition, each) for each in (self.arrangement, original))
-        self._pending = Decision(
-            level="undo",
-            deed=deed,
-            arrangement=original,
-            before=self.arrangement,
-            gain=now - then,
-            saved_s=0.0,
-            lost_s=incident.lost_s,
-            price_s=self.prices.of(deed) or 0.0,
-            outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
-            is_asked=True,
-        )
+        self._pending = self._way_home(incident, is_asked=True)
         return self._pending
 
     def allow_again(self) -> None:
@@ -225,6 +218,27 @@ class Mitigator:
     def is_on_trial(self) -> bool:
         """Whether what was done last has still to show what it is worth."""
         return self._trial is not None
+
+    @property
+    def _home(self) -> Arrangement:
+        """How all was at first; who has left does not come back."""
+        return Arrangement(without=self.arrangement.without)
+
+    def _way_home(self, incident: Incident, *, is_asked: bool = False) -> Decision:
+        deed: Deed = "exchange" if self.arrangement.holders else "replan"
+        now, then = (self.model.slowdown(self._condition, each) for each in (self.arrangement, self._home))
+        return Decision(
+            level="undo",
+            deed=deed,
+            arrangement=self._home,
+            before=self.arrangement,
+            gain=now - then,
+            saved_s=0.0,
+            lost_s=incident.lost_s,
+            price_s=self.prices.of(deed) or 0.0,
+            outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
+            is_asked=is_asked,
+        )
 
     # --- what is going on ---------------------------------------------------------------------
 
