@@ -179,7 +179,8 @@ def compound(here: Measured) -> tuple[list[Band], int]:
     pp, first, length = here.pp, _WARM_STEPS, round(60 / here.step_s)
     link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, here.link_factor(1.4))
     worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
-    return [link, worker], first + 5 * length
+    # Long enough for a link that was moved away to count as well again, and to get its old place.
+    return [link, worker], first + 6 * length
 
 
 def _band(words: str, first: int, last: int, factor: float) -> Band:
