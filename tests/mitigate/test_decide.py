@@ -28,12 +28,16 @@ class Job:
         self.told: list[Decision] = []
         self.lost_s = 0.0
 
-    def live(self, steps: int, known: Condition, truth: Condition | None = None) -> None:
+    def live(
+        self, steps: int, known: Condition, truth: Condition | None = None, *, is_unclear: bool = False
+    ) -> None:
         """Make steps, and do what is decided."""
         for _ in range(steps):
             seconds = self.model.slowdown(known if truth is None else truth, self.arrangement)
             self.lost_s += seconds - 1
-            look = Look(step=0, steps=1, seconds=seconds, healthy_s=1.0, condition=known)
+            look = Look(
+                step=0, steps=1, seconds=seconds, healthy_s=1.0, condition=known, is_unclear=is_unclear
+            )
             decision = self.mitigator.see(look)
             if decision is None:
                 continue
@@ -146,6 +150,53 @@ def test_what_does_not_help_is_taken_back() -> None:
     assert job.levels[:2] == ["S2", "undo"]
     assert job.acts[1].is_rollback
     assert job.acts[1].arrangement.is_original
+
+
+BOTH = Condition(speeds=((1, 0.5), (2, 0.4)))
+
+
+def _acted(job: Job) -> int:
+    """Live until something was done about rank 1; return how many steps that took."""
+    for step in range(100):
+        if job.acts:
+            return step
+        job.live(1, SLOW)
+    raise AssertionError("nothing was done")
+
+
+def test_what_begins_while_a_deed_is_on_trial_is_not_held_against_it() -> None:
+    """It had shown what it is worth by then."""
+    job = Job(Replicas(SHAPE))
+    _acted(job)
+    job.live(7, SLOW)
+    job.live(20, SLOW, truth=BOTH)
+    assert job.levels == ["S2"]
+    assert job.mitigator.verdict is not None
+    assert job.mitigator.verdict.is_enough
+
+
+def test_a_deed_is_not_judged_while_somebody_is_about_to_be_named() -> None:
+    """Then it is somebody else's fault, or there is no excuse."""
+    for known, levels in ((BOTH, ["S2", "S2"]), (SLOW, ["S2", "undo"])):
+        job = Job(Replicas(SHAPE))
+        _acted(job)
+        job.live(20, SLOW, truth=BOTH, is_unclear=True)
+        assert job.levels == ["S2"]
+        job.live(20, known, truth=BOTH)
+        assert job.levels[:2] == levels
+
+
+def test_what_did_not_help_one_may_help_another() -> None:
+    """In the same incident, as soon as it would in one of its own."""
+    fresh = Job(Replicas(SHAPE))
+    price = _acted(fresh)
+    job = Job(Replicas(SHAPE))
+    wrong = Condition(speeds=((2, 0.5),))
+    job.live(60, wrong, truth=SLOW)
+    assert job.levels[:2] == ["S2", "undo"]
+    before = len(job.acts)
+    job.live(price + 2, SLOW)
+    assert [act.level for act in job.acts[before:]] == ["S2"]
 
 
 def test_harm_of_a_lying_detector_is_bounded() -> None:

@@ -255,6 +255,7 @@ class Mitigation:
             since_s=since_s,
             lost_s=lost_s,
             since_step=since_step,
+            is_unclear=lookout.trouble is not None and not lookout.trouble.is_named,
         )
 
     @property

@@ -9,7 +9,7 @@ next time.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -53,6 +53,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """What it has cost until now, where that is news."""
     since_step: int | None = None
     """At which step it began; None: at this one."""
+    is_unclear: bool = False
+    """Whether the job got slower and nobody knows why yet."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +98,23 @@ class _Trial(msgspec.Struct, kw_only=True):
     culprits: Culprits
     before: float
     """Step time over the healthy one, before it."""
-    steps: float = -1.0
-    """Since it was done; below 0: a look that began before."""
-    seconds: float = 0.0
+    looks: list[Look] | None = None
+    """Since it was done; None: until now there was only one that had begun before."""
+
+    @property
+    def steps(self) -> float:
+        return sum(look.steps for look in self.looks or ())
+
+    @property
+    def pace(self) -> float:
+        """Step time over the healthy one: in the better half, since in the other something else may begin."""
+        looks = self.looks or []
+        half = next(
+            number
+            for number in range(1, len(looks) + 1)
+            if 2 * sum(look.steps for look in looks[:number]) >= self.steps
+        )
+        return min(_pace_of(part) for part in (looks[:half], looks[half:]) if part)
 
 
 class Mitigator:
@@ -132,7 +148,8 @@ class Mitigator:
         self._now_s = 0.0
         self._deeds: list[tuple[float, Level, Culprits]] = []
         """What was done of late: when, and about whom."""
-        self._failed: dict[Level, int] = dict.fromkeys(LEVELS, 0)
+        self._failed: dict[tuple[Level, Culprits], int] = {}
+        """What did not help about whom, and how often, while the incident lasts."""
         self._let_be: Culprits = frozenset()
         """About whom a person wants nothing to be done, while the incident lasts."""
 
@@ -256,7 +273,7 @@ class Mitigator:
                 lost_s=look.lost_s,
                 age_s=look.since_s,
             )
-            self._failed = dict.fromkeys(LEVELS, 0)
+            self._failed = {}
         elif is_new:
             self.incident.regime_s = look.since_s
             self._trial = None  # What is measured from now on has other reasons too.
@@ -316,7 +333,7 @@ class Mitigator:
         # Health lasts; so the way back is taken at once, unless that was too soon of late.
         needed_s = price_s * (reluctance - 1.0) if way.is_home else whole_s * reluctance
         hoped_s = saved_s * outlook_s / incident.regime_s if incident.regime_s > 0 else saved_s
-        if self._failed[way.level]:  # It did not help before: hopes do not count.
+        if self._failures(way.level):  # It did not help before: hopes do not count.
             hoped_s = min(hoped_s, saved_s)
         is_worth_it = hoped_s >= needed_s and lost_s >= whole_s
         is_overdue = _BOUND * saved_s >= needed_s + lost_s
@@ -342,31 +359,36 @@ class Mitigator:
             for at_s, done, about in self._deeds
             if done == level and about == self._about and self._now_s - at_s < _FLAPPING * price_s
         ]
-        return _DOUBT ** self._failed[level] * 2.0 ** len(recent)
+        return _DOUBT ** self._failures(level) * 2.0 ** len(recent)
+
+    def _failures(self, level: Level) -> int:
+        return self._failed.get((level, self._condition.culprits), 0)
 
     def _judge_trial(self, look: Look, incident: Incident) -> Decision | None:
         """Return how to take back what was done last, if it has turned out not to help."""
         trial = self._trial
         if trial is None:
             return None
-        if trial.steps < 0:  # Part of this look was before it.
-            trial.steps = 0.0
+        if trial.looks is None:  # Part of this look was before it.
+            trial.looks = []
             return None
-        trial.steps += look.steps
-        trial.seconds += look.seconds
+        if look.steps:
+            trial.looks.append(look)
         if trial.steps < _VERIFY_STEPS:
             return None
-        self._trial = None
-        after = trial.seconds / (trial.steps * look.healthy_s)
+        after = trial.pace
         decision = trial.decision
         gained = trial.before - after
         is_enough = gained >= _ENOUGH * decision.gain or decision.deed == "restart"
+        if look.is_unclear and not is_enough:
+            return None  # Somebody is about to be named; it may be somebody else's fault.
+        self._trial = None
         self.verdict = Verdict(
             level=decision.level, promised=decision.gain, gained=gained, is_enough=is_enough
         )
         if is_enough:
             return None
-        self._failed[decision.level] += 1
+        self._failed[decision.level, trial.culprits] = self._failures(decision.level) + 1
         deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"
         return Decision(
             level="undo",
@@ -380,6 +402,10 @@ class Mitigator:
             outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
             is_rollback=True,
         )
+
+
+def _pace_of(looks: Sequence[Look]) -> float:
+    return sum(look.seconds for look in looks) / sum(look.steps * look.healthy_s for look in looks)
 
 
 class _Pace:
