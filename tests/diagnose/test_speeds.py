@@ -138,6 +138,7 @@ def test_what_all_feel_is_not_the_ranks_own() -> None:
         speeds.follow([1], {rank: healthy(rank) for rank in range(4)})
         others = {rank: steps(rank, 0.01 * weather) for rank in (0, 2, 3)}
         assert speeds.of({1: steps(1, 0.02 * weather), **others}) == {1: pytest.approx(0.5)}
+        assert speeds.weather == pytest.approx(weather)
 
 
 def test_who_has_more_to_do_tells_nothing_of_the_weather() -> None:

@@ -36,6 +36,8 @@ class Job:
         self.now_s = 0.0
         self.work = [WORK] * 4
         self.slow: dict[int, float] = {}
+        self.weather = 1.0
+        """How much longer everything takes everybody."""
         self.late_s = 0.0
         """What everybody waits in each step for a slow link."""
         self.flags = StepFlag.PLANNED
@@ -85,7 +87,10 @@ class Job:
         return [event for event in self.told if isinstance(event, Decided)]
 
     def _make_step(self) -> None:
-        own = [0.9 * STEP_S * self.work[rank] / WORK * self.slow.get(rank, 1.0) for rank in range(4)]
+        own = [
+            self.weather * 0.9 * STEP_S * self.work[rank] / WORK * self.slow.get(rank, 1.0)
+            for rank in range(4)
+        ]
         duration_s = max(own) + 0.1 * STEP_S + self.late_s
         self.now_s += duration_s
         self.lookout.take(
@@ -464,6 +469,21 @@ def test_pause_belongs_to_what_was_done(job: Job) -> None:
     job.live(4)
     [applied] = [event for event in job.told if isinstance(event, Applied)]
     assert applied.pause_s == pytest.approx(1.0, abs=0.1)
+    [verified] = [event for event in job.told if isinstance(event, Verified)]
+    assert verified.is_enough
+
+
+def test_nothing_is_judged_while_everybody_is_slow(job: Job) -> None:
+    """Something holds up the whole machine while S2 is on trial; when that is over it has helped."""
+    job.live(6)
+    job.grant(generation=1, wish=1)
+    job.work = [WORK, 16, WORK, 32]
+    job.weather = 2.0
+    job.live(10)
+    assert not any(isinstance(event, Verified) for event in job.told)
+    assert len(job.decided()) == 1
+    job.weather = 1.0
+    job.live(10)
     [verified] = [event for event in job.told if isinstance(event, Verified)]
     assert verified.is_enough
 

@@ -42,6 +42,10 @@ class _Needs(NamedTuple):
     def has_work_of(self, other: _Needs) -> bool:
         return abs(self.work - other.work) < _SAME_WORK * other.work
 
+    def without(self, weather: float) -> _Needs:
+        """Return what it would need if nothing held up everybody."""
+        return self._replace(own_s=self.own_s / weather, operations_s=self.operations_s / weather)
+
     def slowness(self, healthy: _Needs, *, fixed_s: float = 0.0) -> float:
         """Return how many times as long as another time it takes for an operation."""
         if self.operations_s > 0 and healthy.operations_s > 0:
@@ -87,6 +91,8 @@ class Speeds:
         self._ranks: dict[int, _Rank] = {}
         self._others: dict[int, Profile] = {}
         """What those who are not looked at were when all was well."""
+        self.weather = 1.0
+        """How much longer they take for an operation by now."""
 
     @property
     def ranks(self) -> list[int]:
@@ -105,19 +111,19 @@ class Speeds:
         """Look at nobody any more."""
         self._ranks.clear()
         self._others = {}
+        self.weather = 1.0
 
     def of(self, steps: Mapping[int, Sequence[Step]]) -> dict[int, float]:
         """Return the speeds of those who are slow, from the last steps of every rank."""
-        weather = self._weather(steps)
+        self.weather = self._weather(steps)
         for number, rank in self._ranks.items():
             recent = _recent(steps.get(number, ()))
             if recent is not None:
-                _tell(rank, weather * rank.speed(recent))
+                _tell(rank, rank.speed(recent.without(self.weather)))
         known = {number: rank.told for number, rank in self._ranks.items()}
         return {number: speed for number, speed in known.items() if speed is not None and speed < 1.0}
 
     def _weather(self, steps: Mapping[int, Sequence[Step]]) -> float:
-        """Return how much longer the others take for an operation than when all was well."""
         found = []
         for number, profile in self._others.items():
             recent, healthy = _recent(steps.get(number, ())), _needs_of(profile)

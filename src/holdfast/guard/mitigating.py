@@ -32,6 +32,8 @@ _PATIENCE_S = 60.0
 _RECENT_STEPS = 40
 _MOST_BLAMED = 2
 """Where more than one in so many ranks is said to be slow, nobody is slower than the others."""
+_BAD_WEATHER = 1.1
+"""Where everybody takes so much longer for the same work, nobody can tell what something was worth."""
 _DATA_SHARE = 0.1
 """Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
 _GUESSES_S: dict[Deed, float] = {"replan": 0.5, "exchange": 1.0}
@@ -255,8 +257,13 @@ class Mitigation:
             since_s=since_s,
             lost_s=lost_s,
             since_step=since_step,
-            is_unclear=lookout.trouble is not None and not lookout.trouble.is_named,
+            is_unclear=self._is_unclear(lookout),
         )
+
+    def _is_unclear(self, lookout: Lookout) -> bool:
+        """Say whether nobody knows yet why steps are as long as they are."""
+        is_unnamed = lookout.trouble is not None and not lookout.trouble.is_named
+        return is_unnamed or self._speeds.weather > _BAD_WEATHER
 
     @property
     def _now_s(self) -> float:

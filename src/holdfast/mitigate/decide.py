@@ -54,7 +54,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     since_step: int | None = None
     """At which step it began; None: at this one."""
     is_unclear: bool = False
-    """Whether the job got slower and nobody knows why yet."""
+    """Whether nobody knows yet why steps are as long as they are."""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -372,6 +372,8 @@ class Mitigator:
         if trial.looks is None:  # Part of this look was before it.
             trial.looks = []
             return None
+        if look.is_unclear:  # What is seen now may be somebody else's fault.
+            return None
         if look.steps:
             trial.looks.append(look)
         if trial.steps < _VERIFY_STEPS:
@@ -380,8 +382,6 @@ class Mitigator:
         decision = trial.decision
         gained = trial.before - after
         is_enough = gained >= _ENOUGH * decision.gain or decision.deed == "restart"
-        if look.is_unclear and not is_enough:
-            return None  # Somebody is about to be named; it may be somebody else's fault.
         self._trial = None
         self.verdict = Verdict(
             level=decision.level, promised=decision.gain, gained=gained, is_enough=is_enough
