@@ -2,7 +2,7 @@
 
 Three runs of each job: without faults, with them, and with them and ``--act``. Faults hold for steps, not
 for seconds, so that all three make the same steps and their times can be compared. The schedule is FALCON's
-for 64 GPUs, scaled to 8 workers: time is shortened, the more where nobody is slow; of N of 16 replicas that
+for 64 GPUs, scaled to 8 workers: time is shortened, the more where nothing is slow; of N of 16 replicas that
 were slow one worker is; each as slow as makes the job as slow as it was. Whoever acts knows none of it.
 """
 
@@ -23,7 +23,7 @@ from holdfast.lab.pacing import NIC_ENV
 from holdfast.serve import chart
 from holdfast.serve.chart import Chart, Panel, Series
 from holdfast.values import AnyEvent, Applied, Decided, IncidentClosed
-from mitigating.published import GPUS_64, Published
+from mitigating.published import GPUS_64, Compute, Network, Published
 from returning.runs import Launched
 
 MICROBATCHES = 8
@@ -31,7 +31,7 @@ WIDTH = 64
 OP_MS = 24.0
 SHAPES = {"2x4": (2, 4), "4x2": (4, 2)}
 _SHORTER = 3.0
-"""Time in which a worker is slow passes so many times faster than it did,"""
+"""Time in which a worker or a link is slow passes so many times faster than it did,"""
 _MUCH_SHORTER = 6.0
 """and other time so many."""
 _WARM_STEPS = 100
@@ -169,8 +169,17 @@ def scaled(here: Measured, published: Published = GPUS_64) -> tuple[list[Band], 
     return bands, step_at(published.end_s) + 50
 
 
+def _faults(published: Published) -> list[Compute | Network]:
+    return [*published.compute, *published.network]
+
+
 def _shortened(at_s: float, published: Published) -> float:
-    slow_s = sum(max(0.0, min(at_s, each.end_s) - each.start_s) for each in published.compute)
+    edges = sorted({0.0, at_s, *(edge for each in _faults(published) for edge in (each.start_s, each.end_s))})
+    slow_s = sum(
+        after - before
+        for before, after in pairwise(edges)
+        if after <= at_s and any(each.start_s <= before < each.end_s for each in _faults(published))
+    )
     return slow_s / _SHORTER + (at_s - slow_s) / _MUCH_SHORTER
 
 
