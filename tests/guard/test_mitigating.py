@@ -347,8 +347,8 @@ def moved(tmp_path: Path, ears: Ears) -> Job:
     return job
 
 
-def _be_slow_for_a_while(job: Job) -> Decided:
-    """Let rank 1 be slow, and worked around; return what is done when it is well again."""
+def _work_around_rank_1(job: Job) -> Decided:
+    """Let rank 1 be slow until it has less to do."""
     job.slow = {1: 2.0}
     job.live(1)
     job.blame()
@@ -357,6 +357,12 @@ def _be_slow_for_a_while(job: Job) -> Decided:
     assert (shared.level, set(shared.speeds), shared.moves) == ("S2", {1}, [])
     job.grant(generation=2, wish=shared.number)
     job.work = [WORK, 16, WORK, 32]
+    return shared
+
+
+def _be_slow_for_a_while(job: Job) -> Decided:
+    """Let rank 1 be slow, and worked around; return what is done when it is well again."""
+    shared = _work_around_rank_1(job)
     job.live(4)
     job.slow = {}
     job.live(4)
@@ -415,14 +421,7 @@ def test_link_that_is_still_slow_there_is_moved_again(moved: Job) -> None:
 def test_work_is_shared_out_evenly_at_the_old_places(moved: Job) -> None:
     """A slow link from long ago and a slow rank that is well again are undone in one meeting."""
     moved.live(40)
-    moved.slow = {1: 2.0}
-    moved.live(1)
-    moved.blame()
-    moved.live(6)
-    [*_, shared] = moved.decided()
-    assert (shared.level, set(shared.speeds), shared.moves) == ("S2", {1}, [])
-    moved.grant(generation=2, wish=shared.number)
-    moved.work = [WORK, 16, WORK, 32]
+    _work_around_rank_1(moved)
     moved.live(600)
     moved.slow = {}
     moved.live(4)

@@ -388,7 +388,8 @@ class Mitigator:
         )
         if is_enough:
             return None
-        self._failed[decision.level, trial.culprits] = self._failures(decision.level) + 1
+        failed = (decision.level, trial.culprits)
+        self._failed[failed] = self._failed.get(failed, 0) + 1
         deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"
         return Decision(
             level="undo",
