@@ -9,7 +9,8 @@ from typing import Any
 
 import common
 from holdfast.mitigate.condition import Arrangement, Condition
-from holdfast.mitigate.decide import Decision, Look, Mitigator
+from holdfast.mitigate.decide import Mitigator
+from holdfast.mitigate.look import Decision, Look
 from holdfast.mitigate.model import Model, Replicas, Shape, Stages
 from holdfast.mitigate.prices import Deed, Prices
 from holdfast.simulate.mitigated import price_of

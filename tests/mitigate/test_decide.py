@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink
-from holdfast.mitigate.decide import Decision, Look, Mitigator
+from holdfast.mitigate.decide import Mitigator
+from holdfast.mitigate.look import Decision, Look
 from holdfast.mitigate.model import Model, Replicas, Shape, Stages
 from holdfast.mitigate.prices import Prices
 

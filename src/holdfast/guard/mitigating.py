@@ -20,11 +20,13 @@ from holdfast.job.wishes import Crew, Granted, read_crew, read_granted, read_wis
 from holdfast.membership import Arranged
 from holdfast.mitigate.aside import Aside
 from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
-from holdfast.mitigate.decide import Decision, Look, Mitigator, Verdict
+from holdfast.mitigate.decide import Mitigator
 from holdfast.mitigate.ledger import Level
+from holdfast.mitigate.look import Decision, Look
 from holdfast.mitigate.model import Model, Replicas, Shape, Stages
 from holdfast.mitigate.prices import Deed, Prices
 from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped, tell_verified
+from holdfast.mitigate.trial import Verdict
 from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed, Verified
 
 _PATIENCE_S = 60.0

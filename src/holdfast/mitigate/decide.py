@@ -9,23 +9,19 @@ next time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-import msgspec
+from collections.abc import Collection
 
 from holdfast.mitigate.condition import Arrangement, Condition
 from holdfast.mitigate.lasting import Lasting
 from holdfast.mitigate.ledger import LEVELS, Incident, Level
+from holdfast.mitigate.look import Culprits, Decision, Look
 from holdfast.mitigate.model import Model
 from holdfast.mitigate.options import Option, Ways
 from holdfast.mitigate.prices import Deed, Prices
+from holdfast.mitigate.trial import Pace, Trial, Verdict
 
-Culprits = frozenset[tuple[int, ...]]
 _BOUND = 2.0
 """Times the cost of somebody who knew how long it would last."""
-_VERIFY_STEPS = 10
-_ENOUGH = 0.25
-"""Of the gain that was promised; less is no help."""
 _DOUBT = 4.0
 """So much more than its price has to be saved before something is tried again that did not help."""
 _FLAPPING = 50.0
@@ -33,88 +29,6 @@ _FLAPPING = 50.0
 
 
 _KEPT_DEEDS = 100
-
-
-class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """Some steps of a job, and what is known to be wrong with it."""
-
-    step: int
-    """The last one."""
-    steps: float
-    """How many; one that was under way counts in part."""
-    seconds: float
-    """What they took, by the clock."""
-    healthy_s: float
-    """What one takes in a healthy job."""
-    condition: Condition
-    since_s: float = 0.0
-    """How long ago it began, where that is news."""
-    lost_s: float = 0.0
-    """What it has cost until now, where that is news."""
-    since_step: int | None = None
-    """At which step it began; None: at this one."""
-    is_unclear: bool = False
-    """Whether nobody knows yet why steps are as long as they are."""
-
-
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done, with the numbers that say why."""
-
-    level: Level
-    deed: Deed
-    arrangement: Arrangement
-    before: Arrangement
-    gain: float
-    """By how much steps should get shorter, in healthy steps."""
-    saved_s: float
-    """What it would have saved since the onset."""
-    lost_s: float
-    """What the incident has cost so far."""
-    price_s: float
-    outlook_s: float
-    """How much longer the incident is expected to last."""
-    is_dry: bool = False
-    """It would be done, were it allowed."""
-    is_rollback: bool = False
-    """It takes back what did not help."""
-    is_asked: bool = False
-    """A person wants it."""
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of something that was done."""
-
-    level: Level
-    promised: float
-    gained: float
-    """By how much steps got shorter, in healthy steps."""
-    is_enough: bool
-
-
-class _Trial(msgspec.Struct, kw_only=True):
-    """Something that was done and has to show what it is worth."""
-
-    decision: Decision
-    culprits: Culprits
-    before: float
-    """Step time over the healthy one, before it."""
-    looks: list[Look] | None = None
-    """Since it was done; None: until now there was only one that had begun before."""
-
-    @property
-    def steps(self) -> float:
-        return sum(look.steps for look in self.looks or ())
-
-    @property
-    def pace(self) -> float:
-        """Step time over the healthy one: in the better half, since in the other something else may begin."""
-        looks = self.looks or []
-        half = next(
-            number
-            for number in range(1, len(looks) + 1)
-            if 2 * sum(look.steps for look in looks[:number]) >= self.steps
-        )
-        return min(_pace_of(part) for part in (looks[:half], looks[half:]) if part)
 
 
 class Mitigator:
@@ -141,8 +55,8 @@ class Mitigator:
         self._about: Culprits = frozenset()
         """Who was to blame last."""
         self._pending: Decision | None = None
-        self._trial: _Trial | None = None
-        self._pace = _Pace()
+        self._trial: Trial | None = None
+        self._pace = Pace()
         self._missed_s = 0.0
         """Healthy step time that had passed under the condition before anybody knew of it."""
         self._now_s = 0.0
@@ -192,12 +106,10 @@ class Mitigator:
         self._deeds.append((self._now_s, decision.level, self._about))
         is_checked = decision.level != "undo"
         self._trial = (
-            _Trial(decision=decision, culprits=self._condition.culprits, before=self._pace.slowdown)
-            if is_checked
-            else None
+            Trial(decision, self._condition.culprits, before=self._pace.slowdown) if is_checked else None
         )
         self.arrangement = decision.arrangement
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def take_back(self) -> Decision | None:
         """Arrange all as it was, because a person wants it, and let those be who were the reason.
@@ -277,7 +189,7 @@ class Mitigator:
         elif is_new:
             self.incident.regime_s = look.since_s
             self._trial = None  # What is measured from now on has other reasons too.
-        self._pace = _Pace()
+        self._pace = Pace()
 
     def _resume(self, look: Look) -> None:
         """Take up what somebody who is no more has left: an arrangement that holds up a healthy job."""
@@ -369,25 +281,13 @@ class Mitigator:
         trial = self._trial
         if trial is None:
             return None
-        if trial.looks is None:  # Part of this look was before it.
-            trial.looks = []
+        verdict = trial.take(look)
+        if verdict is None:
             return None
-        if look.is_unclear:  # What is seen now may be somebody else's fault.
+        self._trial, self.verdict = None, verdict
+        if verdict.is_enough:
             return None
-        if look.steps:
-            trial.looks.append(look)
-        if trial.steps < _VERIFY_STEPS:
-            return None
-        after = trial.pace
         decision = trial.decision
-        gained = trial.before - after
-        is_enough = gained >= _ENOUGH * decision.gain or decision.deed == "restart"
-        self._trial = None
-        self.verdict = Verdict(
-            level=decision.level, promised=decision.gain, gained=gained, is_enough=is_enough
-        )
-        if is_enough:
-            return None
         failed = (decision.level, trial.culprits)
         self._failed[failed] = self._failed.get(failed, 0) + 1
         deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"
@@ -396,30 +296,10 @@ class Mitigator:
             deed=deed,
             arrangement=decision.before,
             before=self.arrangement,
-            gain=after - trial.before,
+            gain=-verdict.gained,
             saved_s=0.0,
             lost_s=incident.lost_s,
             price_s=self.prices.of(deed) or 0.0,
             outlook_s=self.lasting.outlook(incident.kinds, incident.regime_s),
             is_rollback=True,
         )
-
-
-def _pace_of(looks: Sequence[Look]) -> float:
-    return sum(look.seconds for look in looks) / sum(look.steps * look.healthy_s for look in looks)
-
-
-class _Pace:
-    """How fast the job has been since something changed last."""
-
-    def __init__(self) -> None:
-        self._healthy_s = 0.0
-        self._seconds = 0.0
-
-    def add(self, look: Look) -> None:
-        self._seconds += look.seconds
-        self._healthy_s += look.steps * look.healthy_s
-
-    @property
-    def slowdown(self) -> float:
-        return self._seconds / self._healthy_s if self._healthy_s > 0 else 1.0

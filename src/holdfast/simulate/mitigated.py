@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.mitigate.condition import Arrangement, Condition
-from holdfast.mitigate.decide import Decision, Look
+from holdfast.mitigate.look import Decision, Look
 from holdfast.mitigate.model import Model
 from holdfast.mitigate.prices import Deed
 from holdfast.simulate.incidents import History, Weather

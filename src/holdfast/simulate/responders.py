@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from holdfast.mitigate.condition import Arrangement, Condition
-from holdfast.mitigate.decide import Decision, Look
 from holdfast.mitigate.ledger import Level
+from holdfast.mitigate.look import Decision, Look
 from holdfast.mitigate.model import Model
 from holdfast.mitigate.options import Option, Ways
 from holdfast.mitigate.prices import Deed
