@@ -41,8 +41,10 @@ NIC_BYTES_S = 10e6
 """Of the emulated NIC in all runs: gradients of so small a model would cost nothing at all on a fast one."""
 _NIC = "slow_link rank=0-1 at=100000000 for=1 severity=2"
 """It is emulated where there is a fault of the network, if only one that never comes."""
-_TRIED_FACTOR = 10.0
-"""By which a link is slowed down to find out what that costs the job."""
+_TRIED_FACTORS = (2.0, 4.0, 8.0, 16.0)
+"""By which a link is slowed down to find out what that costs the job; a little of it may cost nothing."""
+_TRIED_STEPS, _SETTLING_STEPS = 25, 5
+"""For how long each, and how many of these are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,7 @@ def measure(options: argparse.Namespace) -> common.Part:
 
 
 def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
-    pace = _measure_pace(shape)
-    bands, steps = make(pace)
+    bands, steps = make(_measure_pace(shape))
     kept = options.keep / f"{shape}-{case.split(maxsplit=1)[0]}" if options.keep is not None else None
     acted = run(shape, steps, bands, act="S2,S3", kept=kept)
     never = run(shape, steps, bands)
@@ -120,24 +121,43 @@ class Measured:
     dp: int
     pp: int
     step_s: float
-    link_share: float
-    """Of a step, that one link of a data-parallel group takes."""
+    costs: dict[int, list[tuple[float, float]]]
+    """By stage: how slow the job is by how slow a link of that stage is."""
 
-    def link_factor(self, slowdown: float) -> float:
-        """Return how much slower a link has to be for the job to be as slow as that."""
-        return 1 + (slowdown - 1) / self.link_share
+    def ends(self, stage: int) -> tuple[int, int]:
+        """Return the ranks of a link that gradients of a stage go over: neighbours in its ring."""
+        return (self.dp // 2 - 1) * self.pp + stage, self.dp // 2 * self.pp + stage
+
+    def link_factor(self, stage: int, slowdown: float) -> float:
+        """Return how much slower a link of the stage has to be for the job to be as slow as that."""
+        for (low, before), (high, after) in pairwise([(1.0, 1.0), *self.costs[stage]]):
+            if after >= slowdown:
+                return low + (high - low) * (slowdown - before) / (after - before)
+        raise SystemExit(f"no link of stage {stage} makes the job slower by {slowdown:.2f}: {self.costs}")
 
 
 def _measure_pace(shape: str) -> Measured:
+    """Run a job in which the link of each stage is slow for a while, and slower, and slower still."""
     dp, pp = SHAPES[shape]
-    healthy_s = _step_s(run(shape, 80, []))
-    slow_s = _step_s(run(shape, 80, [_band(f"slow_link rank=0-{pp}", 0, 80, _TRIED_FACTOR)]))
-    share = (slow_s / healthy_s - 1) / (_TRIED_FACTOR - 1)
-    return Measured(dp, pp, healthy_s, max(share, 0.005))
+    here = Measured(dp, pp, 0.0, {})
+    bands: dict[tuple[int, float], Band] = {}
+    first = _WARM_STEPS
+    for stage in (0, pp - 1):  # Where slow links of the schedule are.
+        words = "slow_link rank={}-{}".format(*here.ends(stage))
+        for factor in _TRIED_FACTORS:
+            bands[stage, factor] = _band(words, first, first + _TRIED_STEPS, factor)
+            first += _TRIED_STEPS + _SETTLING_STEPS
+    ran = run(shape, first, list(bands.values()))
+    healthy_s = _step_s(ran, _COUNTED_FROM, _WARM_STEPS)
+    costs: dict[int, list[tuple[float, float]]] = {}
+    for (stage, factor), band in bands.items():
+        slow_s = _step_s(ran, band.first + _SETTLING_STEPS, band.last)
+        costs.setdefault(stage, []).append((factor, slow_s / healthy_s))
+    return Measured(dp, pp, healthy_s, costs)
 
 
-def _step_s(ran: Ran) -> float:
-    return statistics.median(after - before for before, after in pairwise(ran.ends_s[_COUNTED_FROM:]))
+def _step_s(ran: Ran, first: int, last: int) -> float:
+    return statistics.median(after - before for before, after in pairwise(ran.ends_s[first:last]))
 
 
 # --- schedules --------------------------------------------------------------------------------
@@ -161,10 +181,10 @@ def scaled(here: Measured, published: Published = GPUS_64) -> tuple[list[Band], 
         factor = 1 + (wanted - 1) * (MICROBATCHES + pp - 1) / MICROBATCHES
         bands.append(_band(f"slow_device rank={rank}", step_at(each.start_s), step_at(each.end_s), factor))
     for slow in published.network:
+        # It was between two machines, each of which had half of the replicas.
         stage = slow.stage * pp // shape.pp
-        first, second = (pipeline * dp // shape.dp * pp + stage for pipeline in slow.pipelines)
-        factor = here.link_factor(slow.slowdown)
-        words = f"slow_link rank={first}-{second}"
+        factor = here.link_factor(stage, slow.slowdown)
+        words = "slow_link rank={}-{}".format(*here.ends(stage))
         bands.append(_band(words, step_at(slow.start_s), step_at(slow.end_s), factor))
     return bands, step_at(published.end_s) + 50
 
@@ -186,7 +206,8 @@ def _shortened(at_s: float, published: Published) -> float:
 def compound(here: Measured) -> tuple[list[Band], int]:
     """Return a slow link, then a slow worker beside it, then neither."""
     pp, first, length = here.pp, _WARM_STEPS, round(60 / here.step_s)
-    link = _band(f"slow_link rank=0-{pp}", first, first + 3 * length, here.link_factor(1.4))
+    link_words = "slow_link rank={}-{}".format(*here.ends(0))
+    link = _band(link_words, first, first + 3 * length, here.link_factor(0, 1.4))
     worker = _band(f"slow_device rank={pp + 1}", first + length, first + 3 * length, 2.0)
     # Long enough for a link that was moved away to count as well again, and to get its old place.
     return [link, worker], first + 6 * length
