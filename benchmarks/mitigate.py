@@ -32,7 +32,7 @@ def main() -> None:
     made.add_argument("--histories", type=int, default=10_000, help="of each kind")
     made.add_argument("--shape", action="append", choices=list(real.SHAPES), help="of the real jobs")
     made.add_argument("--case", help="of the real jobs: schedule or compound")
-    made.add_argument("--keep", type=Path, help="a folder for what the real jobs with --act leave")
+    made.add_argument("--keep", type=Path, help="a folder for what the real jobs leave")
     made.add_argument("--plot", type=Path, help="a folder for pictures of the real jobs")
     common.run_parts(PARTS, made.parse_args())
 
