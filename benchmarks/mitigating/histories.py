@@ -7,7 +7,7 @@ import os
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import common
 from holdfast.mitigate.decide import Mitigator
@@ -31,7 +31,17 @@ MAKERS: dict[str, Callable[[History], Responder]] = {
 }
 _AT_CHANGES = frozenset({"never act"})
 """Who never decides need not look often."""
-Played = tuple[int, float, dict[str, float]]
+
+
+class Played(NamedTuple):
+    """What a history cost whom."""
+
+    seed: int
+    best_s: float
+    """Somebody who knew all of it beforehand."""
+    informed_s: float
+    """Somebody who knew how long everything lasts, and nothing of what had not begun."""
+    costs: dict[str, float]
 
 
 def single(options: argparse.Namespace) -> common.Part:
@@ -44,7 +54,11 @@ def single(options: argparse.Namespace) -> common.Part:
 def compound(options: argparse.Namespace) -> common.Part:
     """Two to six incidents each, which may overlap."""
     rows = _rows(_play_all(options, troubles=0))
-    return common.Part(rows, [_looks()])
+    notes = [
+        "ratio: to what it costs who knows all beforehand, and arranges the job for links that will be slow",
+        "informed: to what it costs who knows how long everything lasts, but not what is next",
+    ]
+    return common.Part(rows, [_looks(), *notes])
 
 
 def _looks() -> str:
@@ -67,23 +81,26 @@ def _play_one(seed: int, troubles: int, is_compared: bool) -> Played:
         for name, make in MAKERS.items()
         if is_compared or name == _OURS
     }
-    return seed, clairvoyant_s(history), costs
+    return Played(seed, clairvoyant_s(history), clairvoyant_s(history, is_ready=False), costs)
 
 
 def _rows(played: list[Played]) -> list[dict[str, Any]]:
     rows = []
     for name in MAKERS:
-        mine = [each for each in played if name in each[2]]
-        ratios = [(costs[name] / best, seed) for seed, best, costs in mine if best > 0]
+        mine = [each for each in played if name in each.costs and each.best_s > 0]
+        ratios = [(each.costs[name] / each.best_s, each.seed) for each in mine]
+        informed = [each.costs[name] / each.informed_s for each in mine]
         worst, seed = max(ratios)
         rows.append(
             {
                 "decides": name,
-                "cost of all": sum(costs[name] for _, _, costs in mine) / sum(b for _, b, _ in mine),
+                "cost of all": sum(each.costs[name] for each in mine) / sum(each.best_s for each in mine),
                 "mean ratio": statistics.mean(ratio for ratio, _ in ratios),
                 "median ratio": statistics.median(ratio for ratio, _ in ratios),
                 "worst": worst,
                 "its seed": seed,
+                "mean, informed": statistics.mean(informed),
+                "worst, informed": max(informed),
                 "histories": len(ratios),
             }
         )

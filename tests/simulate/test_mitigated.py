@@ -50,6 +50,21 @@ def test_clairvoyant_waits_or_acts_at_once() -> None:
     assert clairvoyant_s(history(1100.0)) == pytest.approx(4 + 996 * 0.2 + 4)
 
 
+def test_who_knows_all_arranges_a_job_for_two_links_at_once() -> None:
+    """Who knows only how long things last pays for the second exchange too, when its link gets slow."""
+    history = draw_history(800, troubles=2)
+    exchange_s = history.prices["exchange"]
+    assert clairvoyant_s(history) == pytest.approx(exchange_s)
+    assert clairvoyant_s(history, is_ready=False) == pytest.approx(2 * exchange_s)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_of_one_incident_all_is_known_when_it_begins(seed: int) -> None:
+    """There is nothing to be ready for."""
+    history = draw_history(seed, troubles=1)
+    assert clairvoyant_s(history, is_ready=False) == pytest.approx(clairvoyant_s(history))
+
+
 @pytest.mark.parametrize("seed", [*range(25), 7133, 7155])  # Two deeds in a row, once.
 def test_single_incidents_cost_at_most_twice(seed: int) -> None:
     """The bound, and a little for looks that come late."""

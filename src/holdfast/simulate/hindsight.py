@@ -9,12 +9,19 @@ from holdfast.simulate.incidents import History, Weather
 from holdfast.simulate.mitigated import price_of
 
 
-def clairvoyant_s(history: History) -> float:
-    """Return the least that can be lost, with every change of arrangement at its right moment."""
+def clairvoyant_s(history: History, *, is_ready: bool = True) -> float:
+    """Return the least that can be lost, with every change of arrangement at its right moment.
+
+    ``is_ready``: who knows it all may arrange the job beforehand for whoever will be slow one day. Else what
+    is known is how long everything lasts, and nothing is done about what has not begun.
+    """
     model, spans = history.model(), Weather(history.troubles).spans(history.horizon_s)
-    ways = _arrangements(model, [condition for _, condition in spans])
+    ways = [Arrangement()]
+    if is_ready:
+        ways = _arrangements(model, [condition for _, condition in spans], ways)
     costs = {Arrangement(): 0.0}
     for seconds, condition in spans:
+        ways = ways if is_ready else _arrangements(model, [condition], ways)
         slowdowns = {way: model.slowdown(condition, way) for way in ways}
         costs = {
             way: min(
@@ -38,9 +45,9 @@ def _price_s(history: History, before: Arrangement, after: Arrangement) -> float
     return history.prices[deed] if deed is not None else 0.0
 
 
-def _arrangements(model: Model, conditions: list[Condition]) -> list[Arrangement]:
-    """Return every arrangement that is worth a thought under one of the conditions, from any other one."""
-    found = [Arrangement()]
+def _arrangements(model: Model, conditions: list[Condition], known: list[Arrangement]) -> list[Arrangement]:
+    """Return those known, and every arrangement that is worth a thought under a condition, from any other."""
+    found = list(known)
     for condition in dict.fromkeys(conditions):
         for way in list(found):
             found += [each.arrangement for each in options(model, condition, way)]
