@@ -31,10 +31,13 @@ def main() -> None:
     made.add_argument("--only", action="append", choices=list(PARTS))
     made.add_argument("--histories", type=int, default=10_000, help="of each kind")
     made.add_argument("--shape", action="append", choices=list(real.SHAPES), help="of the real jobs")
-    made.add_argument("--case", help="of the real jobs: schedule or compound")
+    made.add_argument("--case", choices=["schedule", "compound"], help="of the real jobs")
     made.add_argument("--keep", type=Path, help="a folder for what the real jobs leave")
     made.add_argument("--plot", type=Path, help="a folder for pictures of the real jobs")
-    common.run_parts(PARTS, made.parse_args())
+    options = made.parse_args()
+    if options.histories < 1:
+        made.error(f"--histories is {options.histories}, expected at least 1")
+    common.run_parts(PARTS, options)
 
 
 if __name__ == "__main__":
