@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-_EVERY_S = 0.25
+SAMPLED_S = 0.25
 _LOOPS = 6000
 _QUARTER = 4
 DISTURBED = 1.05
@@ -56,7 +56,7 @@ class Reference:
         return self.slowdown(first_s, last_s) >= DISTURBED or self.stolen(first_s, last_s) >= STOLEN
 
     def _run(self) -> None:
-        while not self._stop.wait(_EVERY_S):
+        while not self._stop.wait(SAMPLED_S):
             began_s = time.perf_counter()
             for _ in range(_LOOPS):
                 pass
