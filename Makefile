@@ -26,7 +26,7 @@ check: .venv/ready ## Style, types, architecture
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 bench: .venv/ready ## Every published figure; takes a while, wants a quiet machine
-	@for file in $(filter-out %/common.py %/instances.py %/crew.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(filter-out %/common.py %/instances.py %/crew.py %/soak.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 # torch first and by its exact version: anything looser, by us or by a dependency, may pull a CUDA build.
 .venv/ready: pyproject.toml

@@ -14,7 +14,16 @@ from pathlib import Path
 
 _PATIENCE_S = 20.0
 _ADDRESS = re.compile(rb" at (http://\S+)")
-_NEEDED = ("alembic", "jinja2", "sqlalchemy", "starlette", "uvicorn")
+_NEEDED = (
+    "alembic",
+    "jinja2",
+    "polars",
+    "prometheus_client",
+    "scipy",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+)
 
 
 @contextmanager

@@ -171,7 +171,7 @@ def make_bill(incidents: Iterable[Incident], gpus: int) -> Bill:
 
 
 def _name_end(event: RunEnded) -> RunState:
-    if event.reason in ("succeeded", "left the rendezvous", "the watched process ended"):
+    if event.reason in ("succeeded", "left the rendezvous", "left out", "the watched process ended"):
         return "ended"
     return "stopped" if event.reason.startswith("stopped") else "failed"
 

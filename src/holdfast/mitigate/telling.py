@@ -69,7 +69,7 @@ def tell_dropped(event: Dropped) -> str:
 def tell_closed(event: IncidentClosed) -> str:
     """Return the bill."""
     return (
-        f"the trouble since step {event.since_step} lasted {event.lasted_s:.0f} s and cost "
+        f"the incident since step {event.since_step} lasted {event.lasted_s:.0f} s and cost "
         f"{event.lost_s:.1f} s, {event.paid_s:.1f} s of them for what was done about it"
     )
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from holdfast.errors import StoreError
 from holdfast.observe.eventlog import decode_line
-from holdfast.serve.store import RankPace, Store, Taken
+from holdfast.serve.store import RankPace, Store, Taken, tables
 from holdfast.shipment import Run, Shipment
 from store.badparts import BAD_EVENTS, BAD_ROWS
 from store.storecases import RUN, Clock, at, content, ids, line, row, ship
@@ -34,6 +34,28 @@ def test_numbers_rise_and_can_be_asked_for_after_one(store: Store) -> None:
     assert store.records(RUN.key, after=a.number) == [b, c]
     assert store.records(RUN.key, after=a.number, limit=1) == [b]
     assert store.records(RUN.key, after=1 << 70) == []
+
+
+def test_the_last_ones_come_newest_first(store: Store) -> None:
+    """A reader who turns pages backwards skips what he has seen."""
+    store.take([ship([line(name) for name in "abcde"])])
+    a, b, c, d, e = store.records(RUN.key)
+    assert store.last_records(RUN.key) == [e, d, c, b, a]
+    assert store.last_records(RUN.key, skip=1, limit=2) == [d, c]
+    assert store.last_records(RUN.key, skip=4, limit=2) == [a]
+    assert store.last_records(RUN.key, skip=1 << 70) == []
+    assert store.last_records("nobody") == []
+
+
+def test_a_line_that_this_version_cannot_read_hides_nothing_after_it(store: Store) -> None:
+    """Who asks for two gets the next two that can be read, and takes fewer for the end."""
+    store.take([ship([line(name) for name in "abcd"])])
+    with store._database.write() as connection:
+        connection.execute(sa.update(tables.events).where(tables.events.c.event_id == "b").values(body="{}"))
+    assert [kept.record.stamp.event_id for kept in store.records(RUN.key, limit=2)] == ["a", "c"]
+    assert ids(store) == ["a", "c", "d"]
+    few = store.records(RUN.key, most_bytes=10_000)
+    assert [kept.record.stamp.event_id for kept in few] == ["a", "c", "d"]
 
 
 def test_the_same_again_changes_nothing(store: Store) -> None:

@@ -26,7 +26,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     refused: int = 0
     """Lines that are no events."""
     rejected: int = 0
-    """Whole shipments that were not taken: no token, too big, not readable, no room."""
+    """Whole shipments that were not taken: no token, a wrong one, too big, not readable, no room."""
     waiting: int = 0
     """Shipments that are taken in but not stored yet."""
     take_buckets: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)

@@ -29,6 +29,13 @@ _LINES = (
     .order_by(tables.events.c.number)
     .limit(sa.bindparam("most", type_=sa.BigInteger))
 )
+_LAST_LINES = (
+    sa.select(tables.events.c.number, tables.events.c.body)
+    .where(tables.events.c.run == _MINE)
+    .order_by(tables.events.c.number.desc())
+    .offset(sa.bindparam("skip", type_=sa.BigInteger))
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
+)
 _LATEST = sa.select(tables.nodes.c.node, tables.nodes.c.latest).where(tables.nodes.c.run == _MINE)
 _EXTENTS = sa.select(
     *(
@@ -72,20 +79,31 @@ def run_number(connection: sa.Connection, key: str) -> int | None:
 def find_records(
     connection: sa.Connection, key: str, after: int, limit: int, most_bytes: int | None = None
 ) -> list[Kept]:
-    """Return a run's events whose number is higher, in order; up to so many bytes, but at least one."""
-    if most_bytes is None:
-        rows = _find_lines(connection, key, after, limit)
-        return [kept for number, body in rows for kept in _decode(number, body)]
+    """Return a run's events whose number is higher, in order; up to so many bytes, but at least one.
+
+    Without a limit of bytes, fewer than so many are all that there are.
+    """
     found: list[Kept] = []
-    left = limit
-    while left > 0 and (rows := _find_lines(connection, key, after, min(left, _AT_A_TIME))):
+    while len(found) < limit:
+        most = limit - len(found) if most_bytes is None else min(limit - len(found), _AT_A_TIME)
+        rows = _find_lines(connection, key, after, most)
         for number, body in rows:
-            most_bytes -= len(body)
-            if found and most_bytes < 0:
-                return found
+            if most_bytes is not None:
+                most_bytes -= len(body)
+                if found and most_bytes < 0:
+                    return found
             found += _decode(number, body)
-        after, left = rows[-1][0], left - len(rows)
+        if len(rows) < most:
+            break
+        after = rows[-1][0]
     return found
+
+
+def find_last_records(connection: sa.Connection, key: str, skip: int, limit: int) -> list[Kept]:
+    """Return a run's events, the newest first."""
+    asked = {"key": clean(key), "skip": min(skip, _MOST), "most": min(limit, _MOST)}
+    rows = connection.execute(_LAST_LINES, asked)
+    return [kept for number, body in rows for kept in _decode(number, body)]
 
 
 def _find_lines(connection: sa.Connection, key: str, after: int, limit: int) -> list[tuple[int, str]]:

@@ -80,6 +80,11 @@ class Store:
         with self._database.read() as connection:
             return queries.find_records(connection, key, after, max(0, limit), most_bytes)
 
+    def last_records(self, key: str, *, skip: int = 0, limit: int = 100) -> list[Kept]:
+        """Return a run's last events but so many, the newest first."""
+        with self._database.read() as connection:
+            return queries.find_last_records(connection, key, max(0, skip), max(0, limit))
+
     def news(self, key: str, *, after: int) -> tuple[RunRow, list[Kept], list[RankPace]] | None:
         """Return the run, its first events with a higher number, and its ranks as they were seen last.
 

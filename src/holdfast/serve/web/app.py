@@ -20,7 +20,7 @@ from holdfast.serve.store import Store
 from holdfast.serve.web import api
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.folder import Folder
-from holdfast.serve.web.gate import Gate, Tokens
+from holdfast.serve.web.gate import Gate, Guarding, Tokens
 from holdfast.serve.web.headers import Outermost
 from holdfast.serve.web.heeding import Heeding
 from holdfast.serve.web.intake import Intake
@@ -61,7 +61,9 @@ def make_app(store: Store, settings: Settings, *, is_ending: Callable[[], bool] 
         routes=machinery.routes(tokens),
         middleware=[
             Middleware(Outermost, settings=settings),
-            Middleware(Gate, settings=settings, sessions=context.sessions, tokens=tokens),
+            Middleware(
+                Gate, settings=settings, guarding=Guarding(context.sessions, tokens, context.counters)
+            ),
         ],
         exception_handlers={HTTPException: answer_refusal},
         lifespan=machinery.live,

@@ -16,6 +16,7 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
@@ -23,10 +24,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.web.sessions import Session, Sessions
 from holdfast.serve.web.settings import Settings
 from holdfast.serve.web.trouble import is_json_wanted, refuse, say_sometimes
 
+SHIPMENTS = "/api/v1/shipments"
 _OPEN = ("/healthz", "/sign-in")
 _READING = ("GET", "HEAD")
 _MOST_TYPED = 10
@@ -39,11 +42,10 @@ _MOST_ADDRESSES = 10_000
 class Gate:
     """Lets a request through, or answers it."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, sessions: Sessions, tokens: Tokens) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, guarding: Guarding) -> None:
         self._app = app
         self._settings = settings
-        self._sessions = sessions
-        self._tokens = tokens
+        self._sessions, self._tokens, self._counters = guarding
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -58,6 +60,8 @@ class Gate:
             state["has_token"] = self._has_token(request)
             app = self._app if self._may_pass(request, state["session"]) else _ask_to_sign_in(request)
         except HTTPException as error:
+            if scope["path"] == SHIPMENTS:
+                self._counters.add("rejected")
             app = refuse(request, error.status_code, error.detail, dict(error.headers or {}))
         await app(scope, receive, send)
 
@@ -78,7 +82,7 @@ class Gate:
             return True
         if request.method in _READING:
             return self._settings.is_reading_open or session is not None
-        if path == "/api/v1/shipments" or session is None:
+        if path == SHIPMENTS or session is None:
             raise HTTPException(401, "this needs the token", {"WWW-Authenticate": "Bearer"})
         check_same_origin(request)
         return True
@@ -115,6 +119,14 @@ class Tokens:
             self._failures.popitem(last=False)
         say_sometimes(f"a wrong token from {address}")
         raise HTTPException(401, "the token is wrong", {"WWW-Authenticate": "Bearer"})
+
+
+class Guarding(NamedTuple):
+    """What a gate asks, and tells."""
+
+    sessions: Sessions
+    tokens: Tokens
+    counters: ServerCounters
 
 
 def _digest(token: str) -> bytes:

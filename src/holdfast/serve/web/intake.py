@@ -6,6 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +18,9 @@ from starlette.routing import Route
 from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.store import Taken
 from holdfast.serve.web.body import read_body
+from holdfast.serve.web.gate import SHIPMENTS, address_of
 from holdfast.serve.web.tempo import Tempo
+from holdfast.serve.web.trouble import say_sometimes
 from holdfast.serve.web.writer import EndedError, FullError, Writer
 from holdfast.shipment import (
     MOST_BYTES,
@@ -49,14 +52,17 @@ class Intake:
 
     def routes(self) -> list[Route]:
         """Return what guards call."""
-        return [Route("/api/v1/shipments", self.post, methods=["POST"])]
+        return [Route(SHIPMENTS, self.post, methods=["POST"])]
 
     async def post(self, request: Request) -> Response:
         """Take one shipment."""
         try:
             return await self._take(request)
-        except HTTPException:
+        except HTTPException as error:
             self._counters.add("rejected")
+            # Without the detail, which a caller may choose; the guard that gets the answer tells it.
+            reason = f"{error.status_code} {HTTPStatus(error.status_code).phrase}"
+            say_sometimes(f"a shipment from {address_of(request)} is refused: {reason}")
             raise
 
     async def _take(self, request: Request) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -11,11 +11,12 @@ import msgspec
 from holdfast.incidents.story import Story
 from holdfast.incidents.values import RunState, RunView
 from holdfast.serve.store import NEWS, Kept, RankPace, RunRow, Store
-from holdfast.values import AttemptStarted
+from holdfast.values import AttemptStarted, Profiled, Record
 
 _MOST_WEIGHT = 1_000_000
 """Of all stories together: one for a worker, and for a moment of an incident. About 1 KB each, at worst."""
 _LEAST_WEIGHT = 100
+_MOST_PROFILES = 3
 _MOST_GLANCES = 10_000
 _MOST_CHANGES = 10_000
 
@@ -47,12 +48,15 @@ class _Entry:
         self.row: RunRow | None = None
         self.step_s: float | None = None
         self.attempt_at = ""
+        self.profiles: deque[Record] = deque(maxlen=_MOST_PROFILES)
 
     def add(self, kept: Kept) -> None:
         self.number = kept.number
         self.story.add(kept.record)
         if isinstance(kept.record.event, AttemptStarted):
             self.attempt_at = max(self.attempt_at, kept.record.stamp.at)
+        if isinstance(kept.record.event, Profiled):
+            self.profiles.append(kept.record)
 
     def reach(self, ranks: list[RankPace]) -> None:
         """Take in how far the ranks are; what is older than the attempt tells nothing of it."""
@@ -122,6 +126,13 @@ class Live:
         with entry.lock:
             view = self._refresh(key, entry, is_known_to_be_new=is_known_to_be_new)
             return (view, entry.row) if view is not None and entry.row is not None else None
+
+    def profiles(self, key: str) -> list[Record]:
+        """Return the last profiles of all ranks, the newest first."""
+        entry = self._entry(key)
+        with entry.lock:
+            self._refresh(key, entry)
+            return list(reversed(entry.profiles))
 
     def glance(self, key: str) -> Glance | None:
         """Return the run in one line; cheap while nothing changes, for as many runs as a list has."""

@@ -25,7 +25,7 @@ from holdfast.serve.web.views.page import now_utc
 from holdfast.serve.web.views.plot import describe, draw_pace
 from holdfast.serve.web.views.runs import is_run_silent
 from holdfast.serve.web.views.schedule import MOST_BYTES, Drawn, Schedules, problem_of
-from holdfast.serve.web.views.tail import Tails
+from holdfast.serve.web.views.tail import read_page
 from holdfast.serve.web.views.telling import tell_incident
 from holdfast.serve.web.views.words import say_count
 from holdfast.serve.web.views.workers import make_grid, open_block, summarize
@@ -63,7 +63,6 @@ class RunPages:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._schedules = Schedules()
-        self._tails = Tails(context.store)
         self._makers: dict[str, Callable[[_Asked], dict[str, Any]]] = {
             "header": self._header,
             "figures": self._figures,
@@ -189,13 +188,13 @@ class RunPages:
 
     def _diagnosis(self, asked: _Asked) -> dict[str, Any]:
         runs, name = self._context.settings.runs, asked.row.name
-        found = self._tails.profiles(asked.row.key)
+        found = self._context.live.profiles(asked.row.key)
         return {"profiles": [show_profile(record, runs=runs, name=name) for record in found]}
 
     def _events(self, asked: _Asked) -> dict[str, Any]:
         page = _number(asked.request, "events")
         return {
-            "events": self._tails.page(asked.row.key, page or 0),
+            "events": read_page(self._context.store, asked.row, page or 0),
             "is_events_open": page is not None,
             "events_source": _source(asked, "events", "events", page),
         }
