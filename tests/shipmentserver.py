@@ -31,6 +31,8 @@ class ShipmentServer:
         self.orders: list[Order] = []
         self.every_s = 1.0
         self.refused: list[str] = []
+        self.refused_more = 0
+        """Lines for which no reason is given."""
         """What the next receipt says of it."""
         self.requests = 0
         self.fail: int | str | None = None
@@ -70,8 +72,8 @@ class ShipmentServer:
         self._server.server_close()
         self._thread.join()
 
-    def take(self, body: bytes) -> None:
-        """Keep a shipment."""
+    def take(self, body: bytes) -> int:
+        """Keep a shipment; return how many lines it has."""
         shipment = msgspec.json.decode(body, type=Shipment)
         self.shipments.append(shipment)
         for raw in shipment.events:
@@ -80,6 +82,7 @@ class ShipmentServer:
         for row in shipment.summaries:
             place = (row.node, row.at)
             self.rows[place] = self.rows.get(place, 0) + 1
+        return len(shipment.events) + len(shipment.summaries)
 
 
 class _Server(ThreadingHTTPServer):
@@ -110,13 +113,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif mine.bad_words is not None and mine.bad_words in body:
             self._answer(400, b"not understood")
         else:
-            mine.take(body)
-            self._receive()
+            self._receive(mine.take(body))
 
-    def _receive(self) -> None:
+    def _receive(self, lines: int) -> None:
         mine = self.server.mine
         refused, mine.refused = mine.refused, []
-        receipt = Receipt(taken=0, refused=refused, orders=mine.orders, every_s=mine.every_s)
+        taken = max(0, lines - len(refused) - mine.refused_more)
+        receipt = Receipt(taken=taken, refused=refused, orders=mine.orders, every_s=mine.every_s)
         self._answer(200, msgspec.json.encode(receipt))
 
     def _fail(self, how: int | str, body: bytes) -> None:

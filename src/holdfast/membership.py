@@ -90,6 +90,8 @@ class Arranged(msgspec.Struct, frozen=True, kw_only=True, tag="arranged"):
     """From which place to which workers are to go."""
     without: list[int] = []
     """Ranks whose machines are to leave the job, which is then restarted."""
+    holders: list[int] = []
+    """The rank at each place then, for whoever takes over from the one who wished; none: each its own."""
 
 
 Event = Joined | Hungry | Reported | Left | Advised | Arranged

@@ -216,6 +216,32 @@ def test_a_process_that_is_kept_from_running_is_named_where_only_waiting_grew(wa
         assert network.cause == "link"
 
 
+@pytest.mark.parametrize(("held_share", "named"), [(0.12, 4), (0.4, 0)])
+def test_who_is_kept_from_running_is_blamed_for_what_that_can_cost(held_share: float, named: int) -> None:
+    """Of 0.24 s, 0.12 s per second are too little: it was the rank that computed 0.19 s longer."""
+    healthy = {
+        rank: Profile(
+            rank=rank,
+            steps=100,
+            duration_s=0.69,
+            wait_s=0.08,
+            data_s=0,
+            gc_s=0,
+            save_s=0,
+            cpu_s=0.05,
+            work=0,
+        )
+        for rank in range(8)
+    }
+    now = {
+        rank: msgspec.structs.replace(each, duration_s=0.93, wait_s=0.32) for rank, each in healthy.items()
+    }
+    now[4] = msgspec.structs.replace(now[4], wait_s=0.13)
+    held = Sign(cause="cpu_contention", strength=held_share, evidence="it waited for a processor")
+    (suspect,) = name_suspects(Evidence(now=now, healthy=healthy, signs={0: [held]}))
+    assert suspect.ranks == [named]
+
+
 def test_a_mildly_slow_link_is_named_where_nobodys_own_time_grew(waiting: Evidence) -> None:
     """If it loses most of what the job does; not where a rank is slow, for whom its links would wait."""
     link = SlowLink(kind="link", ranks=[1, 2], link=(1, 2), slowdown=2.0, lost_share=0.15, evidence="slow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from holdfast.diagnose.profiles import profiles_of
 from holdfast.findings import Suspect
 from holdfast.guard.levels import parse_levels
 from holdfast.guard.mitigating import Mitigation
-from holdfast.job.wishes import Crew, Granted, read_wish, write_crew, write_granted
+from holdfast.job.wishes import Crew, Granted, read_wish, write_crew, write_granted, write_wish
 from holdfast.telemetry import Step, StepFlag
 from holdfast.values import AnyEvent, Applied, Decided, Dropped, IncidentClosed, Verified
 
@@ -45,10 +46,12 @@ class Job:
         self.is_shared_by_stage = True
         self.grant(generation=0, wish=0)
 
-    def grant(self, *, generation: int, wish: int, ranks: int = 4) -> None:
+    def grant(
+        self, *, generation: int, wish: int, ranks: int = 4, holders: Sequence[int] | None = None
+    ) -> None:
         """Let the launcher say what is in force."""
         self.cycle = generation
-        places = {rank: rank for rank in range(ranks)}
+        places = {rank: place for place, rank in enumerate(holders or range(ranks))}
         sizes = {"dp": 2, "pp": 2, "microbatches": 4}
         write_granted(
             self.folder,
@@ -203,6 +206,56 @@ def test_what_a_dead_guard_had_done_is_undone(job: Job, ears: Ears) -> None:
     job.live(5)
     [decided] = job.decided()
     assert (decided.level, decided.number, decided.speeds) == ("undo", 2, {})
+
+
+def test_what_was_done_before_somebody_died_can_be_taken_back(job: Job, ears: Ears) -> None:
+    """By a person: nobody knows how fast ranks are in a job that misses one."""
+    job.live(12)
+    job.grant(generation=1, wish=1)
+    job.work = [WORK, 16, WORK, 32]
+    job.live(3)
+    job.grant(generation=2, wish=1, ranks=3)
+    job.live(3)
+    job.told.clear()
+    assert job.mitigation.undo() == "begun"
+    wish = read_wish(job.folder)
+    assert wish is not None
+    assert (wish.number, wish.speeds, wish.moves) == (2, {}, [])
+    job.grant(generation=3, wish=2, ranks=3)
+    job.live(2)
+    assert [(each.level, each.number) for each in job.told if isinstance(each, Decided | Applied)] == [
+        ("undo", 2),
+        ("undo", 2),
+    ]
+    assert job.mitigation.undo() == "nothing"
+
+
+def test_places_that_a_dead_guard_had_changed_are_taken_again(moved: Job, ears: Ears) -> None:
+    """The wish says who was to hold which; what came about in another way is left alone."""
+    wish = read_wish(moved.folder)
+    assert wish is not None
+    assert wish.holders
+    for holders, levels in ((wish.holders, ["undo"]), ([3, 1, 2, 0], [])):
+        moved.grant(generation=moved.cycle + 1, wish=wish.number, holders=holders)
+        moved.told.clear()
+        moved.mitigation = Mitigation(
+            moved.folder, allowed=lambda: parse_levels("S3"), tell=moved.told.append, say=ears.say
+        )
+        moved.live(5)
+        assert [each.level for each in moved.decided()] == levels
+        write_wish(moved.folder, wish)
+
+
+def test_a_restart_is_not_over_because_somebody_follows_the_wish(tmp_path: Path, ears: Ears) -> None:
+    """What it costs is seen when the job has started again."""
+    job = _plain(tmp_path, ears, CREW)
+    job.live(30)
+    [decided] = job.decided()
+    assert decided.level == "S4"
+    job.is_shared_by_stage = False
+    job.grant(generation=1, wish=decided.number)
+    job.live(3)
+    assert not any(isinstance(event, Applied) for event in job.told)
 
 
 def _plain(tmp_path: Path, ears: Ears, crew: Crew) -> Job:

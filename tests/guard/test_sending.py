@@ -20,6 +20,7 @@ from holdfast.guard.posting import Poster, parse_server, token_reader
 from holdfast.guard.rundir import make_info
 from holdfast.guard.sender import ASK_EVERY_S, CATCH_UP_S, EVERY_S, LONGEST_S, Sender
 from holdfast.guard.sending import Sending, flush, flush_within, lay_down, make_sender, nodes_of, ship
+from holdfast.guard.spool import describe_run
 from holdfast.shipment import Order
 from holdfast.telemetry import Summary
 from shipmentserver import ShipmentServer, serving
@@ -312,6 +313,14 @@ def test_a_line_that_is_refused_does_not_hold_up_the_others(node: Node, server: 
     assert node.sender.refused == 2
 
 
+def test_lines_are_counted_for_which_no_reason_is_given(node: Node, server: ShipmentServer) -> None:
+    """Of very many that are refused a server names the first only."""
+    server.refused, server.refused_more = ["no event", "and 30 more"], 29
+    node.write(40)
+    node.send_all()
+    assert (node.sender.taken, node.sender.refused) == (9, 31)
+
+
 def test_a_server_that_refuses_everything_costs_no_line(node: Node, server: ShipmentServer) -> None:
     """Then the fault is not the lines', and they are sent when it is mended."""
     server.fail = 400
@@ -519,3 +528,12 @@ def test_an_order_is_not_laid_down_twice_while_it_lies_there(tmp_path: Path) -> 
     lay_down(tmp_path, Order(order_id="1", kind="undo"))
     assert (tmp_path / "orders" / "1.json").stat().st_ino == before.st_ino
     lay_down(tmp_path / "gone", Order(order_id="1", kind="undo"))
+
+
+def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
+    """Also one that is not of characters: it can be sent, with a mark for what cannot be told."""
+    folder = tmp_path / os.fsdecode(b"run-\xff")
+    folder.mkdir()
+    run = describe_run(folder)
+    assert run.name == "run-\ufffd"
+    msgspec.json.encode(run)

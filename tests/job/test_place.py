@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import string
 
 import pytest
@@ -10,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.job.place import Place, find_place, rings_folder
+
+ME = f"u{os.getuid()}"
+HERE = re.sub(r"[^A-Za-z0-9_.-]+", "_", socket.gethostname())
 
 
 @pytest.mark.parametrize(
@@ -23,11 +28,11 @@ from holdfast.job.place import Place, find_place, rings_folder
                 "TORCHELASTIC_RUN_ID": "abc",
                 "MASTER_PORT": "29500",
             },
-            Place(rank=5, local_rank=1, node=2, key="job-abc-29500"),
+            Place(rank=5, local_rank=1, node=2, key=f"job-{ME}-abc-29500"),
         ),
         (
             {"SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_JOB_ID": "77"},
-            Place(rank=3, local_rank=1, node=1, key="job-77"),
+            Place(rank=3, local_rank=1, node=1, key=f"job-{ME}-77"),
         ),
         (
             {
@@ -36,19 +41,19 @@ from holdfast.job.place import Place, find_place, rings_folder
                 "OMPI_COMM_WORLD_NODE_RANK": "1",
                 "PMIX_NAMESPACE": "prterun@1",
             },
-            Place(rank=4, local_rank=0, node=1, key="job-prterun_1"),
+            Place(rank=4, local_rank=0, node=1, key=f"job-{ME}-prterun_1"),
         ),
         (
             {"PMI_RANK": "2", "MPI_LOCALRANKID": "2", "MASTER_PORT": "1"},
-            Place(rank=2, local_rank=2, node=0, key="job-1"),
+            Place(rank=2, local_rank=2, node=0, key=f"job-{ME}-1"),
         ),
         (
             {"RANK": "1", "SLURM_PROCID": "9", "SLURM_JOB_ID": "77", "TORCHELASTIC_RUN_ID": "a/b"},
-            Place(rank=1, local_rank=0, node=0, key="job-a_b-77"),
+            Place(rank=1, local_rank=0, node=0, key=f"job-{ME}-a_b-77"),
         ),
         (
             {"RANK": "", "SLURM_PROCID": "x", "MASTER_PORT": "1"},
-            Place(rank=0, local_rank=0, node=0, key="job-1"),
+            Place(rank=0, local_rank=0, node=0, key=f"job-{ME}-1"),
         ),
     ],
     ids=["torchrun", "srun", "openmpi", "mpich", "torchrun in slurm", "nonsense"],
@@ -60,7 +65,14 @@ def test_each_launcher_is_understood(env: dict[str, str], place: Place) -> None:
 
 def test_silence_is_a_job_of_one() -> None:
     """Without any variable it is rank 0, with a key of its own."""
-    assert find_place({}) == Place(rank=0, local_rank=0, node=0, key=f"job-pid{os.getpid()}")
+    assert find_place({}) == Place(rank=0, local_rank=0, node=0, key=f"job-{ME}-{HERE}-pid{os.getpid()}")
+
+
+def test_jobs_of_different_machines_are_not_the_same_by_default() -> None:
+    """Where all ranks are on one machine its name is in the key; else all nodes have to agree on it."""
+    plain = {"TORCHELASTIC_RUN_ID": "none", "MASTER_PORT": "29500", "LOCAL_WORLD_SIZE": "4"}
+    assert find_place(plain | {"WORLD_SIZE": "4"}).key == f"job-{ME}-{HERE}-none-29500"
+    assert find_place(plain | {"WORLD_SIZE": "8"}).key == f"job-{ME}-none-29500"
 
 
 @given(st.text(min_size=1, max_size=200))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from holdfast.job.wishes import Granted, read_granted, read_wish, write_granted, write_wish
@@ -29,13 +28,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert write_wish(tmp_path, WISH)
     assert write_granted(tmp_path, GRANTED)
     assert (read_wish(tmp_path), read_granted(tmp_path)) == (WISH, GRANTED)
-
-
-def test_as_begun_is_everybody_at_its_place() -> None:
-    """Not where two have changed, nor where one is missing."""
-    assert not GRANTED.is_as_begun
-    assert msgspec.structs.replace(GRANTED, places={0: 0, 1: 1}).is_as_begun
-    assert not msgspec.structs.replace(GRANTED, places={0: 0}).is_as_begun
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "arranged"}', '{"number": "x"}'])

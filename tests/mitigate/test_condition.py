@@ -83,6 +83,13 @@ def test_durations_are_kept_in_bounded_memory() -> None:
     assert len(lasting._seen["rank",]) <= 200
 
 
+def test_nothing_is_for_free() -> None:
+    """Else what does not help would be tried again and again."""
+    prices = Prices({"replan": 4.0})
+    prices.note("replan", 0.0)
+    assert prices.of("replan") == pytest.approx(0.05)
+
+
 def test_prices_are_measured_as_soon_as_they_can_be() -> None:
     """A guess holds until something was done; a deed nobody knows how to do has none."""
     prices = Prices({"replan": 5.0})

@@ -349,3 +349,30 @@ def _taken_back() -> Job:
     job.live(100, SLOW)
     assert job.levels == ["S2"]
     return job
+
+
+def test_nothing_is_done_while_actions_are_paused() -> None:
+    """Neither are old places taken again, nor is taken back what does not help; afterwards they are."""
+    job = Job(Stages(GRID), goes_home=True)
+    job.live(60, LINK)
+    assert job.levels == ["S3"]
+    job.mitigator.allowed = frozenset()
+    job.live(50, Condition())
+    assert job.levels == ["S3"]
+    job.mitigator.allowed = frozenset({"undo", "S3"})
+    job.live(5, Condition())
+    assert job.levels == ["S3", "undo"]
+    assert job.arrangement.is_original
+
+
+def test_what_does_not_help_stays_while_actions_are_paused() -> None:
+    """A person wants to look at it as it is."""
+    job = Job(Replicas(SHAPE))
+    wrong = Condition(speeds=((2, 0.5),))
+    while not job.acts:
+        job.live(1, wrong, truth=SLOW)
+    job.mitigator.allowed = frozenset()
+    job.live(60, wrong, truth=SLOW)
+    assert job.levels == ["S2"]
+    assert job.mitigator.verdict is not None
+    assert not job.mitigator.verdict.is_enough

@@ -78,6 +78,24 @@ def test_stragglers_are_spread_over_stages_that_share() -> None:
     assert len(stages) == 2
 
 
+class _Counting(Replicas):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def _slowdown(self, condition: Condition, arrangement: Arrangement) -> float:
+        type(self).asked += 1
+        return super()._slowdown(condition, arrangement)
+
+
+def test_places_of_one_stage_are_alike() -> None:
+    """Nobody looks for exchanges there: ten thousand ranks would take minutes, in the guard's only loop."""
+    model = _Counting(Shape(dp=10_000, microbatches=1, data_share=0.1))
+    condition = Condition(speeds=((7, 0.5),), links=(SlowLink(3, 4, 5.0),))
+    assert best_exchange(model, condition, Arrangement()) == Arrangement()
+    assert model.asked == 1
+
+
 def test_without_its_last_worker_a_stage_is_not_possible() -> None:
     """Ranks 1 and 5 are all that stage 1 has; a spare can take one place."""
     gone = Arrangement(without=(1, 5))

@@ -103,7 +103,7 @@ def name_suspects(evidence: Evidence) -> list[Suspect]:
         guilty = [each for each in guilty if each.own_s >= NEAR_WORST * worst_s]
     if guilty and not _is_of_network(guilty, evidence):
         suspects = _blame(guilty, lost_s, evidence, peers)
-        return _blame_held(lost_s, evidence) if _is_mistaken(suspects, evidence) else suspects
+        return _blame_held(lost_s, evidence) if _is_mistaken(suspects, lost_s, evidence) else suspects
     return _blame_network(lost_s, evidence, is_nobody_late=not guilty)
 
 
@@ -292,15 +292,17 @@ def _held(evidence: Evidence) -> dict[int, Sign]:
     return worst if most >= HELD_SHARE and 2 * len(worst) <= len(evidence.now) else {}
 
 
-def _is_mistaken(suspects: Sequence[Suspect], evidence: Evidence) -> bool:
+def _is_mistaken(suspects: Sequence[Suspect], lost_s: float, evidence: Evidence) -> bool:
     """Say whether others are kept from running than those who are blamed for computing longer.
 
-    Whoever shares a processor with a core that is fought for computes longer, too.
+    Whoever shares a processor with a core that is fought for computes longer, too. But who is kept from
+    running for less than a good part of what is lost has not lost it.
     """
     blamed = {rank for suspect in suspects for rank in suspect.ranks}
     is_of_processor = all(suspect.cause in ("cpu_contention", "compute") for suspect in suspects)
     held = _held(evidence)
-    return is_of_processor and bool(held) and not blamed & set(held)
+    held_s = max((sign.strength for sign in held.values()), default=0.0) * _duration(evidence)
+    return is_of_processor and bool(held) and held_s >= GUILTY_SHARE * lost_s and not blamed & set(held)
 
 
 def _network_slowdown(lost_s: float, evidence: Evidence) -> float:

@@ -81,6 +81,8 @@ class Mitigation:
         self._decision: Decision | None = None
         self._number = 0
         self._wished_s = 0.0
+        self._left_over: int | None = None
+        """The wish by which a person has what was done before somebody died taken back."""
         self.least_confidence = 0.6
         """Who is named with less is not acted upon; may be changed at any time."""
 
@@ -128,10 +130,36 @@ class Mitigation:
         mitigator = self._mitigator
         if mitigator is not None and mitigator.is_pending:
             return "later"
-        decision = mitigator.take_back() if mitigator is not None else None
-        if mitigator is None or decision is None:
+        if mitigator is None:
+            return self._undo_left_over()
+        decision = mitigator.take_back()
+        if decision is None:
             return "nothing"
         self._decide(mitigator, decision)
+        return "begun"
+
+    def _undo_left_over(self) -> Literal["begun", "nothing"]:
+        """Share out the work evenly in a job that misses somebody: what was done before is still in force."""
+        last, granted = read_wish(self._rings), self._granted
+        if last is None or granted is None or granted.wish != last.number or not last.speeds:
+            return "nothing"
+        self._number = self._left_over = last.number + 1
+        event = Decided(
+            number=self._number,
+            level="undo",
+            since_step=granted.version,
+            speeds={},
+            gain=0.0,
+            healthy_s=self._healthy_s or 0.0,
+            saved_s=0.0,
+            lost_s=0.0,
+            price_s=self._prices.of("replan") or 0.0,
+            outlook_s=0.0,
+            is_asked=True,
+        )
+        self._tell(event)
+        self._say.line(tell_decision(event))
+        write_wish(self._rings, Arranged(number=self._number))
         return "begun"
 
     def allow_again(self) -> None:
@@ -155,11 +183,15 @@ class Mitigation:
         last = read_wish(self._rings)
         if last is not None:  # Of a guard before this one, perhaps: numbers only go up.
             self._number = max(self._number, last.number)
-        if granted.is_as_begun:
-            model = _model(self._crew, granted)
-            self._mitigator = self._make_mitigator(model)
-            if last is not None and granted.wish == last.number:
-                self._mitigator.arrangement = Arrangement(reckoned=make_speeds(last.speeds))
+        if granted.wish == self._left_over:
+            self._left_over = None
+            self._tell_applied(
+                Applied(number=granted.wish, level="undo", version=granted.version, pause_s=0.0)
+            )
+        arrangement = _arrangement(granted, last)
+        if arrangement is not None:
+            self._mitigator = self._make_mitigator(_model(self._crew, granted))
+            self._mitigator.arrangement = arrangement
 
     def _make_mitigator(self, model: Model) -> Mitigator:
         return Mitigator(model, self._prices, allowed=self._allowed(), goes_home=True)
@@ -297,7 +329,13 @@ class Mitigation:
         if decision.is_dry:
             return
         self._decision, self._wished_s, self._cycle = decision, 0.0, self._seen_cycle
-        wish = Arranged(number=self._number, speeds=event.speeds, moves=moves, without=event.without)
+        wish = Arranged(
+            number=self._number,
+            speeds=event.speeds,
+            moves=moves,
+            without=event.without,
+            holders=list(decision.arrangement.holders),
+        )
         write_wish(self._rings, wish)
 
     def _tell_verdict(self, verdict: Verdict) -> None:
@@ -313,8 +351,10 @@ class Mitigation:
         self._say.line(tell_verified(event))
 
     def _is_granted(self) -> bool:
-        granted = self._granted
-        return self._decision is not None and granted is not None and granted.wish == self._number
+        granted, decision = self._granted, self._decision
+        if granted is None or decision is None or decision.deed == "restart":
+            return False  # What a restart has cost is seen when the job has started again.
+        return granted.wish == self._number
 
     def _is_begun(self, lookout: Lookout) -> bool:
         """Say whether a step was made in the new way: the pause before the first one belongs to it."""
@@ -332,6 +372,9 @@ class Mitigation:
             pause_s=round(pause_s, 3),
         )
         self._decision = None
+        self._tell_applied(event)
+
+    def _tell_applied(self, event: Applied) -> None:
         self._tell(event)
         self._say.line(tell_applied(event))
 
@@ -383,6 +426,16 @@ def _model(crew: Crew | None, granted: Granted | None) -> Model:
     # As long as nobody knows who has to stay, nobody goes.
     spares = crew.spares if crew is not None and crew.host is not None else 0
     return Replicas(shape, spares=spares * (len(nodes) // (1 + max(nodes, default=0))))
+
+
+def _arrangement(granted: Granted, last: Arranged | None) -> Arrangement | None:
+    """Return what is in force if somebody has wished for it; None where it came about in another way."""
+    wish = last if last is not None and last.number == granted.wish else Arranged(number=0)
+    for holders in ((), tuple(wish.holders)):  # Workers may have met without the places being changed.
+        held = {rank: place for place, rank in enumerate(holders or range(granted.dp * granted.pp))}
+        if granted.places == held:
+            return Arrangement(reckoned=make_speeds(wish.speeds), holders=holders)
+    return None
 
 
 def _moves(before: Arrangement, after: Arrangement, mitigator: Mitigator) -> list[tuple[int, int]]:

@@ -74,7 +74,9 @@ class Sender:
         outcome = self._post(batch, timeout_s)
         if outcome.receipt is None:
             return self._shrink(batch, outcome, timeout_s)
-        refused = len(outcome.receipt.refused)
+        receipt = outcome.receipt
+        # Of many reasons only the first are given.
+        refused = max(len(receipt.refused), batch.lines - receipt.taken - receipt.known)
         self.taken += max(0, batch.lines - refused)
         self._leave_out(refused)
         self._acknowledge(batch)

@@ -121,7 +121,7 @@ class Spool:
 
 def describe_run(run_dir: Path, key: str = "") -> Run:
     """Return which run it is, by its ``run.json`` where there is one, and it is this run's."""
-    name = run_dir.resolve().name
+    name = os.fsencode(run_dir.resolve().name).decode(errors="replace")
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
         info = msgspec.json.decode((run_dir / "run.json").read_bytes(), type=RunInfo)
         if not key or info.key == key:

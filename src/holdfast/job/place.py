@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_place(env: Mapping[str, str]) -> Place:
     """Return the position that the environment describes, rank 0 of a job of one where it is silent."""
-    parts = [env[name] for name in _JOB if env.get(name)] or [f"pid{os.getpid()}"]
+    names = [env[name] for name in _JOB if env.get(name)]
+    is_local = not names or ("WORLD_SIZE" in env and env["WORLD_SIZE"] == env.get("LOCAL_WORLD_SIZE"))
+    # What launchers set by themselves is the same in many jobs: of other users, on other machines.
+    whose = [f"u{os.getuid()}", *([socket.gethostname()] if is_local else [])]
+    parts = [*whose, *(names or [f"pid{os.getpid()}"])]
     return Place(
         rank=_first_number(env, _RANK),
         local_rank=_first_number(env, _LOCAL_RANK),

@@ -67,6 +67,8 @@ class Shares:
         if self._is_alone:
             return
         wish = read_wish(self._folder) if self._folder is not None and self._rank == 0 else None
+        if wish is not None and wish.without:
+            wish = None  # It is for the launchers: the job is to start again without somebody.
         number = torch.tensor([wish.number if wish is not None else 0])
         dist.broadcast(number, 0, group=self._group)
         if int(number) <= self._followed:

@@ -36,13 +36,6 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
     is_shared_by_stage: bool
     """Whether a micro-batch may go to any worker of a stage; else it goes through one pipeline."""
 
-    @property
-    def is_as_begun(self) -> bool:
-        """Whether everybody is there, and holds the place of its rank."""
-        return len(self.places) == self.dp * self.pp and all(
-            rank == place for rank, place in self.places.items()
-        )
-
 
 class Crew(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes part in an attempt of a job."""

@@ -84,7 +84,7 @@ class Mitigator:
         if self._pending is not None:
             return None
         if self._is_over(look.condition, ways):
-            if self._goes_home and self.arrangement.holders:
+            if self._is_homesick:
                 self._pending = self._way_home(incident)
             else:
                 self._close(incident)
@@ -149,6 +149,11 @@ class Mitigator:
         return self._trial is not None
 
     @property
+    def _is_homesick(self) -> bool:
+        """Whether workers are to go to their old places as soon as all is well."""
+        return self._goes_home and bool(self.arrangement.holders) and "undo" in self.allowed
+
+    @property
     def _home(self) -> Arrangement:
         """How all was at first; who has left does not come back."""
         return Arrangement(without=self.arrangement.without)
@@ -193,7 +198,7 @@ class Mitigator:
 
     def _resume(self, look: Look) -> None:
         """Take up what somebody who is no more has left: an arrangement that holds up a healthy job."""
-        if self._ways.of(look.condition, self.arrangement):
+        if self._is_homesick or self._ways.of(look.condition, self.arrangement):
             self.incident = Incident(look.condition, step=look.step, lost_s=0.0, age_s=0.0)
 
     def _weigh(self, incident: Incident, look: Look, ways: list[Option]) -> None:
@@ -290,6 +295,8 @@ class Mitigator:
         decision = trial.decision
         failed = (decision.level, trial.culprits)
         self._failed[failed] = self._failed.get(failed, 0) + 1
+        if "undo" not in self.allowed:
+            return None
         deed: Deed = "replan" if decision.before.holders == self.arrangement.holders else "exchange"
         return Decision(
             level="undo",

@@ -232,6 +232,8 @@ Pairs = tuple[tuple[int, int], ...]
 
 def _exchanges_of(condition: Condition, arrangement: Arrangement, shape: Shape) -> set[Pairs]:
     """Return the exchanges that move part of the trouble to another place."""
+    if shape.pp == 1:
+        return set()  # All places are alike; and there may be ten thousand of them.
     places = {arrangement.holder(place): place for place in range(shape.places)}
     found: set[Pairs] = set()
     for rank, _ in condition.speeds:

@@ -9,6 +9,8 @@ from typing import Literal
 Deed = Literal["replan", "exchange", "restart"]
 """What is done: new shares, new places too, or the whole job again without somebody."""
 _KEPT = 5
+_LEAST_S = 0.05
+"""Nothing is for free: what does not help must not be tried again and again because it costs so little."""
 
 
 class Prices:
@@ -25,7 +27,7 @@ class Prices:
 
     def note(self, deed: Deed, seconds: float) -> None:
         """Take in what a deed cost."""
-        self._seen.setdefault(deed, deque(maxlen=_KEPT)).append(seconds)
+        self._seen.setdefault(deed, deque(maxlen=_KEPT)).append(max(seconds, _LEAST_S))
 
     def of(self, deed: Deed) -> float | None:
         """Return what a deed is expected to cost; None: it cannot be done here, as nobody knows how."""
