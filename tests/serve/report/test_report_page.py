@@ -177,6 +177,8 @@ def test_secrets_of_a_command_are_hidden() -> None:
     ]
     assert mask_setting("notify_webhook", "https://hooks/abc") == HIDDEN
     assert mask_setting("act", ["S2", "S3"]) == "S2 S3"
+    shown = mask_command(["x", "--ssh-key", "abc", "--key=abc", "--num-key-value-heads", "8", "--keep", "9"])
+    assert shown == ["x", "--ssh-key", HIDDEN, f"--key={HIDDEN}", "--num-key-value-heads", "8", "--keep", "9"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.serve.store.incoming import MOST_EVENT_BYTES
-from store.storecases import at, line
+from store.storecases import answer, at, line
 
 BAD_EVENTS: list[tuple[bytes, str]] = [
     (b"[]", "event 2: Expected `object`, got `array`"),
@@ -22,6 +22,8 @@ BAD_EVENTS: list[tuple[bytes, str]] = [
     (bytes(line("x")).replace(b'"h"', b'"' + b"h" * MOST_EVENT_BYTES + b'"'), "expected at most 262144"),
     (bytes(line("x")).replace(b'"h"', b'"\xff"'), "event 2: "),
     (b"[" * 100_000, "event 2: "),
+    (bytes(line("x")).replace(b'"step":', b'"step":1' + b"0" * 310 + b',"past":'), "a number has 311 digits"),
+    (bytes(answer("x", "a\0b")), "event 2: order is"),
 ]
 
 BAD_ROWS: list[tuple[dict[str, object], str]] = [

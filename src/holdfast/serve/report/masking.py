@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 HIDDEN = "(hidden)"
-_SECRET = re.compile(r"token|secret|passw|credential|api[-_]?key|webhook|auth|(?<![a-z])keys?$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"token|secret|passw|credential|api[-_]?key|webhook|auth|(?<![a-z])keys?$", re.IGNORECASE
+)
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 

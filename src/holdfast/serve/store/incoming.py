@@ -5,6 +5,7 @@ A shipment that is wrong in parts is kept in parts: a guard of another version m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -25,6 +26,8 @@ MOST_REASONS = 20
 MOST_AHEAD_US = 24 * 3600 * 1_000_000
 """Of the server's clock; a row of the far future would stay the latest for as long."""
 
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+_MOST_INT = 1 << 63
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_US = (datetime(2200, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -124,8 +127,12 @@ def _read_event(line: bytes, node: int) -> Line:
         raise ValueError(f"{len(line)} bytes, expected at most {MOST_EVENT_BYTES}")
     record = decode_line(line)
     _check_stamp(record.stamp, node)
+    if _MANY_DIGITS.search(line):
+        _check_numbers(msgspec.json.decode(line))
     answer = None
     if isinstance(record.event, Ordered):
+        if not _is_word(record.event.order):
+            raise ValueError(f"order is {record.event.order[:40]!r}, expected 1 to {MOST_WORD} characters")
         answer = record.event.order, clean(record.event.outcome) or "answered"
     return Line(event_id=record.stamp.event_id, body=line.decode(), answer=answer)
 
@@ -136,6 +143,15 @@ def _check_stamp(stamp: Stamp, node: int) -> None:
     if not _is_word(stamp.event_id):
         raise ValueError(f"event_id is {stamp.event_id[:40]!r}, expected 1 to {MOST_WORD} characters")
     microseconds(stamp.at)  # Whoever tells what happened computes with it.
+
+
+def _check_numbers(value: object) -> None:
+    """Refuse numbers that nobody can compute with; they are looked for only where there are many digits."""
+    if isinstance(value, int) and not -_MOST_INT <= value < _MOST_INT:
+        raise ValueError(f"a number has {len(str(abs(value)))} digits, expected one of 64 bits")
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for part in parts:
+        _check_numbers(part)
 
 
 def _read_row(row: Summary, node: int, now_us: int) -> Row:

@@ -24,7 +24,7 @@ _ADVICE = {
     403: ["Go back, load the page again, and try once more."],
     404: [
         "The run may have been removed because it was old, or the address has a slip in it.",
-        "Runs appear in the list a few seconds after they have begun; search looks at names, hosts and commands.",
+        "A run is in the list a few seconds after its start; search looks at names, hosts and commands.",
     ],
     503: [
         "Runs go on without it: their guards keep what they have to say, and send it when the store is back.",
