@@ -21,6 +21,10 @@ _NAMES_S = 30.0
 """For nodes to say what functions are."""
 
 
+_MOST_RANK = 1 << 20
+"""All ranks up to the last are counted: of a slip of the pen there would be more than memory holds."""
+
+
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A person's: ``profile_request.json`` in the run directory."""
 
@@ -92,11 +96,15 @@ def _traces(folder: Path) -> dict[int, str]:
 def read_profile(path: Path) -> JobProfile:
     """Read a profile that was kept; InputError if it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=JobProfile)
+        profile = msgspec.json.decode(path.read_bytes(), type=JobProfile)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"{path}: {error}, expected a profile that holdfast has made") from error
+    highest = max([*profile.order.ranks, *(each.rank for each in profile.patterns)], default=0)
+    if highest > _MOST_RANK:
+        raise InputError(f"{path}: rank is {highest}, expected at most {_MOST_RANK}")
+    return profile
 
 
 def wish_path(run_dir: Path) -> Path:

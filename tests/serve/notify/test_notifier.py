@@ -12,9 +12,11 @@ import pytest
 from receivers import NOW, OK, MarksInMemory, Receiver, hold, incident, run_with, say, status
 
 from helpers import wait_until
+from holdfast.errors import StoreError
 from holdfast.incidents.values import RunView
 from holdfast.serve.notify import Notifier
 from holdfast.serve.notify.notifier import Patience
+from holdfast.serve.store.values import RunRow
 
 QUICK = Patience(timeout_s=5.0, pauses_s=(0.01, 0.02), give_up_s=0.2, fold_s=0.3)
 STEADY = Patience(timeout_s=5.0, pauses_s=(0.01,), give_up_s=60.0, fold_s=60.0)
@@ -201,6 +203,81 @@ def test_a_store_that_fails_stops_nothing(
     notifier.close()
     assert notifier.counts()["failed"] == 1
     assert "secret" not in caplog.text
+
+
+class Away(MarksInMemory):
+    """A store that is away for the first questions of a kind."""
+
+    def __init__(self, **failures: int) -> None:
+        super().__init__()
+        self._failures = failures
+
+    def run(self, key: str) -> RunRow | None:
+        """Or fail."""
+        self._ask("run")
+        return super().run(key)
+
+    def mark_sent(self, key: str, incident_id: str, stage: str) -> bool:
+        """Or fail."""
+        self._ask("mark_sent")
+        return super().mark_sent(key, incident_id, stage)
+
+    def unmark_sent(self, key: str, incident_id: str, stage: str) -> None:
+        """Or fail."""
+        self._ask("unmark_sent")
+        super().unmark_sent(key, incident_id, stage)
+
+    def _ask(self, name: str) -> None:
+        left = self._failures.get(name, 0)
+        self._failures[name] = left - 1
+        if left > 0:
+            raise StoreError("store x: the disk is full")
+
+
+@pytest.mark.parametrize("name", ["run", "mark_sent"])
+def test_a_message_waits_for_a_store_that_is_away(receiver: Receiver, name: str) -> None:
+    """It may be about the last event of a run, and no other comes."""
+    notifier = _notifier(Away(**{name: 3}), receiver)
+    notifier.heed("k", None, OPENED)
+    wait_until(lambda: notifier.counts()["sent"] == 1, "the message")
+    notifier.close()
+    assert notifier.counts() == {"sent": 1, "failed": 0, "dropped": 0}
+
+
+def test_a_store_that_stays_away_is_not_waited_for_longer_than_a_receiver(receiver: Receiver) -> None:
+    """The next message has its turn then."""
+    marks = Away(mark_sent=1_000_000)
+    notifier = _notifier(marks, receiver, QUICK)
+    notifier.heed("k", None, OPENED)
+    wait_until(lambda: notifier.counts()["failed"] == 1, "giving up")
+    notifier.close()
+    assert (receiver.messages, marks.marks) == ([], set())
+
+
+def test_a_mark_is_taken_back_when_the_store_is_there_again(receiver: Receiver) -> None:
+    """Else the next server would not send what this one could not."""
+    receiver.become(status(404))
+    marks = Away(unmark_sent=3)
+    notifier = _notifier(marks, receiver)
+    notifier.heed("k", None, OPENED)
+    wait_until(lambda: notifier.counts()["failed"] == 1 and not marks.marks, "the mark to be taken back")
+    notifier.close()
+
+
+def test_closing_does_not_wait_for_a_store_that_is_away(receiver: Receiver) -> None:
+    """It is about to end, and the next server sends the message."""
+    asked = threading.Event()
+
+    class Telling(Away):
+        def mark_sent(self, key: str, incident_id: str, stage: str) -> bool:
+            asked.set()
+            return super().mark_sent(key, incident_id, stage)
+
+    notifier = _notifier(Telling(mark_sent=1_000_000), receiver, Patience(pauses_s=(3600.0,)))
+    notifier.heed("k", None, OPENED)
+    assert asked.wait(20)
+    notifier.close()
+    assert not notifier._thread.is_alive()
 
 
 def test_closing_does_not_wait_for_a_receiver_that_is_down(receiver: Receiver, marks: MarksInMemory) -> None:

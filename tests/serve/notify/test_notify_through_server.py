@@ -9,9 +9,11 @@ from receivers import Receiver
 
 from helpers import CHANGE, SUSPECT, wait_until
 from holdfast.serve.store import Store
-from holdfast.values import IncidentClosed, JobSlowed, SuspectsNamed
+from holdfast.values import IncidentClosed, JobHung, JobSlowed, SuspectsNamed
 from roomruns import Scribe, start
 from webparts import TOKEN, running, ship
+
+_STEP = {0: (0.5, 0.4), 1: (0.5, 0.4)}
 
 
 def _ship(client: httpx.Client, scribe: Scribe) -> None:
@@ -50,3 +52,32 @@ def test_an_incident_reaches_the_room_once(tmp_path: Path) -> None:
     assert "lost 6.0 s" in str(receiver.messages[2]["blocks"])
     assert 'holdfast_server_messages_total{outcome="failed"} 0.0' in metrics
     assert "secret" not in metrics
+
+
+def _halt(scribe: Scribe) -> Scribe:
+    """Tell of a run that made steps and then none."""
+    start(scribe, ranks=2)
+    scribe.pace(40, _STEP, s_ago=60)
+    return scribe.tell(JobHung(lasted_s=30.0, limit_s=20.0, suspects=[]), s_ago=20)
+
+
+def test_a_hang_that_ends_by_itself_is_told(tmp_path: Path) -> None:
+    """No event says so, only that steps are made again; also where the server was started in between."""
+    receiver = Receiver()
+    store = Store.open(str(tmp_path / "store.sqlite"))
+    first, second = _halt(Scribe("first")), _halt(Scribe("second"))
+    try:
+        with running(store, webhook_url=receiver.url) as server, server.client(token=TOKEN) as client:
+            _ship(client, first)
+            _ship(client, second)
+            wait_until(lambda: len(receiver.messages) == 2, "the first messages")
+            _ship(client, first.pace(41, _STEP))
+            wait_until(lambda: len(receiver.messages) == 3, "the end of the first hang")
+        with running(store, webhook_url=receiver.url) as server, server.client(token=TOKEN) as client:
+            _ship(client, second.pace(41, _STEP))
+            wait_until(lambda: len(receiver.messages) == 4, "the end of the second hang")
+    finally:
+        store.close()
+        receiver.close()
+    told = [text.split(": ")[:2] for text in receiver.texts]
+    assert told[2:] == [["first", "Job hangs, closed"], ["second", "Job hangs, closed"]]

@@ -24,6 +24,17 @@ def test_an_order_is_open_until_the_log_answers_it(store: Store) -> None:
     assert store.all_orders(RUN.key) == [(ACT, "S2 is allowed"), (UNDO, "")]
 
 
+def test_an_order_that_was_not_given_is_forgotten(store: Store) -> None:
+    """Unless it was answered: then it was given."""
+    store.take([ship()])
+    for name in ("o1", "o2"):
+        store.add_order(RUN.key, Order(order_id=name, kind="undo", words="", who="me"))
+    store.take([ship([answer("b", "o2")])])
+    for name in ("o1", "o2"):
+        store.drop_order(RUN.key, name)
+    assert [(order.order_id, outcome) for order, outcome in store.all_orders(RUN.key)] == [("o2", "done")]
+
+
 def test_the_first_answer_stands(store: Store) -> None:
     """Whatever comes later; an answer without words is one too."""
     store.take([ship()])

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import msgspec
 import pytest
 
 from helpers import CHANGE, wait_until
+from holdfast.incidents.story import Story
 from holdfast.incidents.values import RunView
 from holdfast.serve.store import Store
-from holdfast.serve.web import app
+from holdfast.serve.web import app, trouble
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.heeding import Heeding
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.stream import Streams
 from holdfast.shipment import Run, Shipment
-from holdfast.values import AttemptStarted, JobSlowed, RunEnded
-from webparts import make_line, make_shipment, running, ship
+from holdfast.values import AttemptStarted, JobSlowed, RunEnded, RunStarted
+from webparts import BEGIN, Running, make_line, make_shipment, running, ship
 
 
 def test_a_run_is_seen_as_its_events_tell(guard: httpx.Client, stranger: httpx.Client) -> None:
@@ -77,6 +79,17 @@ def test_questions_that_make_no_sense_are_refused_in_one_line(picky: httpx.Clien
     """Every number has its bounds."""
     answer = picky.get(path)
     assert (answer.status_code, list(answer.json()), answer.text.count("\n")) == (400, ["error"], 1)
+
+
+@pytest.mark.parametrize(
+    "since", ["2026-11-17T10:00:00", "1969-12-31T23:59:59+00:00", "2200-01-01T00:00:00+00:00"]
+)
+def test_a_time_that_the_store_cannot_use_is_refused_in_one_line(guard: httpx.Client, since: str) -> None:
+    """It says what is wrong with it."""
+    ship(guard, make_shipment(steps=[1]))
+    answer = guard.get("/api/v1/runs/k/pace", params={"since": since})
+    assert (answer.status_code, answer.text.count("\n")) == (400, 1)
+    assert since in answer.json()["error"]
 
 
 @pytest.mark.parametrize("rest", ["", "/pace", "/ranks", "/events", "/orders", "/live"])
@@ -136,6 +149,57 @@ def test_the_list_is_told_which_run_changed(guard: httpx.Client, stranger: httpx
         assert json.loads(next(messages)["data"])["key"] == "new"
 
 
+def test_of_many_that_change_at_once_none_is_passed_over(store: Store) -> None:
+    """Who waits longest comes first; a run that has ended does not change again."""
+    live = Live(store)
+    keys = [f"k{number}" for number in range(5)]
+    live.change(["before"])
+    seen = live.last_change
+    live.change(keys)
+    live.change(["k0"])
+    told: list[list[str]] = []
+    while (found := live.changes(seen, limit=2))[1]:
+        seen = found[0]
+        told.append(found[1])
+    assert told == [["k1", "k2"], ["k3", "k4"], ["k0"]]
+    assert seen == live.last_change
+    assert live.changes(seen) == (seen, [])
+
+
+@pytest.fixture
+def brisk(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """A server that tells of changes more often than once a second."""
+
+    def often(context: Context) -> Streams:
+        return Streams(context, every_s=0.02, look_every_s=0.1)
+
+    monkeypatch.setattr(app, "Streams", often)
+    with running(store) as server:
+        yield server
+
+
+def test_all_runs_that_end_in_the_same_second_are_told(store: Store, brisk: Running) -> None:
+    """However many there are."""
+    keys = {f"k{number:02}" for number in range(30)}
+    store.take([make_shipment(key) for key in sorted(keys)])
+    with brisk.client() as client, client.stream("GET", "/api/v1/live") as answer:
+        messages = _messages(answer)
+        assert next(messages)["event"] == "listening"
+        brisk.context.live.change(sorted(keys))
+        told = {json.loads(next(messages)["data"])["key"] for _ in keys}
+    assert told == keys
+
+
+def test_who_listens_to_a_run_is_told_when_it_is_forgotten(store: Store, brisk: Running) -> None:
+    """It was too old, and nothing of it changes any more."""
+    store.take([make_shipment()], heard_at=datetime.now(UTC) - timedelta(days=2))
+    with brisk.client() as client, client.stream("GET", "/api/v1/runs/k/live") as answer:
+        messages = _messages(answer)
+        assert next(messages)["event"] == "changed"
+        store.trim(max_age_s=86400.0, max_bytes=None)
+        assert [message["event"] for message in messages] == ["gone"]
+
+
 def test_only_so_many_may_listen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is asked to come later, and gets in when one has gone."""
 
@@ -173,6 +237,57 @@ def test_a_server_that_ends_ends_its_streams(store: Store) -> None:
         wait_until(lambda: is_heard or heard.done(), "the first message")
         server.stop()
         assert heard.result(timeout=60) == ["listening"]
+
+
+# --- a run that cannot be told ----------------------------------------------------------------
+
+
+@pytest.fixture
+def spoilt(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A store of two runs, of which one brings out a bug in whoever tells its story."""
+    spoilt = RunStarted(run_id="spoilt", argv=["train.py"], pid=7)
+    store.take([make_shipment("bad", [spoilt, *BEGIN[1:]]), make_shipment("good")])
+    tell = Story.view
+
+    def fail(story: Story) -> RunView:
+        view = tell(story)
+        if view.run_id == "spoilt":
+            raise KeyError("a secret of the run")
+        return view
+
+    monkeypatch.setattr(Story, "view", fail)
+    monkeypatch.setattr(trouble, "_SAID_S", {})
+    return store
+
+
+@pytest.mark.parametrize("path", ["/api/v1/runs", "/", "/part/runs", "/incidents", "/reliability"])
+def test_one_run_that_cannot_be_told_does_not_hide_the_others(
+    spoilt: Store, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """It is left out; the log says which one it is, and nothing of what it holds."""
+    with running(spoilt) as server, server.client() as client:
+        answer = client.get(path)
+    assert answer.status_code == 200
+    assert ("run of good" in answer.text, "run of bad" in answer.text) == (
+        path not in ("/incidents", "/reliability"),
+        False,
+    )
+    said = [record.getMessage() for record in caplog.records]
+    assert "run 'bad' is left out where many are shown: KeyError" in said
+    assert "secret" not in caplog.text
+
+
+def test_who_listens_to_all_hears_of_the_others(spoilt: Store) -> None:
+    """The stream goes on."""
+    with (
+        running(spoilt) as server,
+        server.client() as client,
+        client.stream("GET", "/api/v1/live") as answer,
+    ):
+        messages = _messages(answer)
+        assert next(messages)["event"] == "listening"
+        server.context.live.change(["bad", "good"])
+        assert json.loads(next(messages)["data"])["key"] == "good"
 
 
 # --- stories ----------------------------------------------------------------------------------

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from helpers import wait_until
 from holdfast.serve.metrics.counters import ServerCounters
 from holdfast.serve.store import Store
+from holdfast.serve.web import folder as following
 from holdfast.serve.web.folder import Folder
 from holdfast.serve.web.notebook import Notebook
+from holdfast.serve.web.reading import read_news
 from holdfast.serve.web.writer import Writer
 from holdfast.values import AnyEvent, RunEnded
 from webparts import BEGIN, make_line, make_summary
@@ -56,11 +61,18 @@ def _notebook(runs: Path, *, is_fresh: bool = False, url: str = "url") -> Notebo
 def _make_run(runs: Path, name: str, *, key: str = "", age_s: float = 0.0) -> Path:
     run_dir = runs / name
     run_dir.mkdir()
-    (run_dir / "run.json").write_bytes(msgspec.json.encode(_INFO | {"key": key or f"key of {name}"}))
+    _write_info(run_dir, key or f"key of {name}")
     _write(run_dir, "events.jsonl", *BEGIN)
     then_s = time.time() - age_s
     os.utime(run_dir / "events.jsonl", (then_s, then_s))
     return run_dir
+
+
+def _write_info(run_dir: Path, key: str, **fields: str) -> None:
+    """As launchers do: one file takes the place of another."""
+    fresh = run_dir / "run.new"
+    fresh.write_bytes(msgspec.json.encode(_INFO | {"key": key} | fields))
+    fresh.rename(run_dir / "run.json")
 
 
 def _write(run_dir: Path, file: str, *events: AnyEvent, node: int = 0, first: int = 1) -> None:
@@ -221,3 +233,148 @@ def test_a_run_directory_that_is_removed_is_forgotten(store: Store, writer: Writ
     folder.turn(100.0)
     assert folder.place_of("k") is None
     assert _keys(store) == ["k"]
+
+
+def test_a_run_of_more_nodes_than_may_wait_comes_all_the_same(store: Store, runs: Path) -> None:
+    """What waits is written, and then there is room for the next."""
+    run_dir = _make_run(runs, "one", key="k")
+    for node in range(1, 12):
+        _write(run_dir, f"events.node{node}.jsonl", *BEGIN[:1], node=node)
+    few = Writer(store, on_taken=lambda shipments: None, counters=ServerCounters(), most_waiting=3)
+    few.start()
+    Folder(runs, few, _notebook(runs)).turn(0.0)
+    few.end()
+    row = store.run("k")
+    assert row is not None
+    assert (row.nodes, row.events) == (12, len(BEGIN) + 11)
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_a_server_that_ends_does_not_wait_for_what_is_not_written(
+    store: Store, runs: Path, most: int
+) -> None:
+    """Of a writer that does nothing any more nobody would ever get an answer."""
+    run_dir = _make_run(runs, "one", key="k")
+    _write(run_dir, "events.node1.jsonl", *BEGIN[:1], node=1)
+    idle = Writer(store, on_taken=lambda shipments: None, counters=ServerCounters(), most_waiting=most)
+    folder = Folder(runs, idle, _notebook(runs))
+    folder.start()
+    wait_until(lambda: idle._waiting, "something that waits")
+    folder.end()
+    assert _notebook(runs).places("one") == {}
+
+
+def test_only_so_much_is_read_at_a_time(
+    store: Store, writer: Writer, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory does not grow with the number of logs, and the writer knows how much it has in hand."""
+    for number in range(4):
+        run_dir = _make_run(runs, f"run {number}", age_s=3600.0 * number)
+        for node in (1, 2):
+            _write(run_dir, f"events.node{node}.jsonl", *BEGIN, node=node)
+    line_bytes = len(make_line(BEGIN[0], 1))
+    monkeypatch.setattr(following, "_MOST_AT_ONCE_BYTES", 16 * line_bytes)
+    monkeypatch.setattr(following, "MOST_BYTES", 6 * line_bytes)
+    sizes: list[int] = []
+    put = writer.put
+
+    def measure(shipment, **more):  # type: ignore[no-untyped-def]
+        sizes.append(more["size"])
+        return put(shipment, **more)
+
+    monkeypatch.setattr(writer, "put", measure)
+    folder = Folder(runs, writer, _notebook(runs))
+    assert folder.turn(0.0) is True
+    assert 0 < sum(sizes) < 20 * line_bytes
+    turns = 1
+    while folder.turn(0.0):
+        turns += 1
+    assert turns > 2
+    assert [row.events for row in store.runs()] == [3 * len(BEGIN)] * 4
+    files = [file for name in runs.iterdir() for file in name.glob("*.jsonl")]
+    assert sum(sizes) == sum(len(line) for file in files for line in file.read_bytes().split(b"\n"))
+
+
+def test_a_run_that_is_started_again_in_the_same_place_is_another(
+    store: Store, writer: Writer, runs: Path
+) -> None:
+    """What the first one left unread is still its own; what comes after belongs to the second."""
+    run_dir = _make_run(runs, "one", key="first")
+    folder = Folder(runs, writer, _notebook(runs))
+    folder.turn(0.0)
+    _write(run_dir, "events.jsonl", RunEnded(exit_code=1, reason="failed"), first=9)
+    (run_dir / "summaries.jsonl").write_bytes(msgspec.json.encode(make_summary(7)) + b"\n")
+    _write_info(run_dir, "second", started_at=datetime.now(UTC).isoformat())
+    _write(run_dir, "events.jsonl", *BEGIN, first=20)
+    folder.turn(100.0)
+    ids = {key: [each.record.stamp.event_id for each in store.records(key)] for key in ("first", "second")}
+    assert ids == {"first": ["0-1", "0-2", "0-3", "0-4", "0-9"], "second": ["0-20", "0-21", "0-22", "0-23"]}
+    steps = {row.key: row.step for row in store.runs()}
+    assert steps == {"first": 7, "second": 0}
+    assert (folder.place_of("first"), folder.place_of("second")) == (None, run_dir)
+
+
+def test_what_is_read_while_a_run_is_started_again_is_not_filed_under_the_old_one(
+    store: Store, writer: Writer, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read once more, when it is known whose it is."""
+    run_dir = _make_run(runs, "one", key="first")
+    folder = Folder(runs, writer, _notebook(runs))
+    folder.turn(0.0)
+
+    def start_again(*place, **more):  # type: ignore[no-untyped-def]
+        monkeypatch.setattr(following, "read_news", read_news)
+        _write_info(run_dir, "second", started_at=datetime.now(UTC).isoformat())
+        _write(run_dir, "events.jsonl", *BEGIN, first=20)
+        return read_news(*place, **more)
+
+    monkeypatch.setattr(following, "read_news", start_again)
+    folder.turn(100.0)
+    folder.turn(100.0)
+    assert {row.key: row.events for row in store.runs()} == {"first": len(BEGIN), "second": len(BEGIN)}
+
+
+def test_a_copy_of_a_run_directory_does_not_take_its_place(store: Store, writer: Writer, runs: Path) -> None:
+    """Orders go to the one that was there first; when that is gone, the other one is all there is."""
+    run_dir = _make_run(runs, "one", key="k")
+    folder = Folder(runs, writer, _notebook(runs))
+    folder.turn(0.0)
+    copy = runs / "copy"
+    shutil.copytree(run_dir, copy)
+    folder.turn(100.0)
+    assert folder.place_of("k") == run_dir
+    shutil.rmtree(copy)
+    folder.turn(200.0)
+    assert folder.place_of("k") == run_dir
+    shutil.copytree(run_dir, copy)
+    folder.turn(300.0)
+    shutil.rmtree(run_dir)
+    folder.turn(400.0)
+    assert folder.place_of("k") == copy
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "broken", "long"])
+def test_a_run_whose_info_cannot_be_read_is_known_by_its_name(
+    store: Store, writer: Writer, runs: Path, tmp_path: Path, kind: str
+) -> None:
+    """Nobody waits for a pipe, or reads what a link leads to; what comes later is read all the same."""
+    run_dir = _make_run(runs, "one", key="k")
+    info = run_dir / "run.json"
+    elsewhere = tmp_path / "elsewhere.json"
+    info.rename(elsewhere)
+    match kind:
+        case "link":
+            info.symlink_to(elsewhere)
+        case "pipe":
+            os.mkfifo(info)
+        case "broken":
+            info.write_text("{")
+        case "long":
+            info.write_bytes(b" " * (2 << 20) + elsewhere.read_bytes())
+    folder = Folder(runs, writer, _notebook(runs))
+    folder.turn(0.0)
+    folder.turn(30.0)
+    _write(run_dir, "events.jsonl", RunEnded(exit_code=0, reason="succeeded"), first=9)
+    folder.turn(100.0)
+    [row] = store.runs()
+    assert (row.key != "k", row.name, row.command, row.events) == (True, "one", [], len(BEGIN) + 1)

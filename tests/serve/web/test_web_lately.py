@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from helpers import CHANGE, wait_until
+from holdfast.errors import StoreError
 from holdfast.serve.store import Store
+from holdfast.serve.web import turns as turning
 from holdfast.serve.web.lately import Lately
 from holdfast.serve.web.live import Live
 from holdfast.serve.web.turns import Turns
@@ -128,3 +130,40 @@ def test_each_has_its_turn_although_one_fails() -> None:
     turns.end()
     assert taken == ["a", "b", "c"]
     assert not turns.is_going
+
+
+def test_who_met_a_store_that_was_away_has_another_turn() -> None:
+    """Nothing may happen to it any more, and nobody would look at it again."""
+    taken: list[str] = []
+
+    def take(key: str) -> None:
+        taken.append(key)
+        if key == "a" and taken.count("a") < 3:
+            raise StoreError("store z: the disk is full")
+
+    turns = Turns("test", take, away_s=0.01)
+    turns.put(["a", "b"])
+    turns.start()
+    wait_until(lambda: taken.count("a") == 3, "the last one")
+    turns.end()
+    assert taken == ["a", "b", "a", "a"]
+
+
+def test_a_store_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is old is of no interest, and others wait."""
+    monkeypatch.setattr(turning, "_MOST_TRIES", 3)
+    taken: list[str] = []
+
+    def take(key: str) -> None:
+        taken.append(key)
+        if key == "a":
+            raise StoreError("store z: the disk is full")
+
+    turns = Turns("test", take, away_s=0.01)
+    turns.put(["a"])
+    turns.start()
+    wait_until(lambda: taken.count("a") == 3, "the last one")
+    turns.put(["b"])
+    wait_until(lambda: "b" in taken, "the other one")
+    turns.end()
+    assert taken == ["a", "a", "a", "b"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import httpx
 import pytest
 
 from helpers import wait_until
+from holdfast.errors import StoreError
 from holdfast.serve.store import Store
+from holdfast.shipment import Order
 from holdfast.values import Ordered, RunEnded
 from webparts import BEGIN, TOKEN, make_line, make_shipment, running, ship
 
@@ -76,17 +80,27 @@ def test_only_so_many_orders_wait(kept: httpx.Client) -> None:
     assert codes == [201] * 16 + [409]
 
 
-def test_a_run_of_this_machine_finds_its_order_at_once(store: Store, tmp_path: Path) -> None:
-    """It lies in the run directory, under its id."""
-    runs = tmp_path / "runs"
-    run_dir = runs / "here"
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """That of a run of this machine, in a folder to follow."""
+    run_dir = tmp_path / "runs" / "here"
     run_dir.mkdir(parents=True)
-    (runs / ".holdfast").mkdir()
+    (run_dir.parent / ".holdfast").mkdir()
     (run_dir / "run.json").write_text("{}")
     (run_dir / "events.jsonl").write_bytes(b"".join(make_line(event, n) for n, event in enumerate(BEGIN)))
-    with running(store, runs=runs) as server, server.client(token=TOKEN) as client:
-        wait_until(lambda: client.get("/api/v1/runs").json()["runs"], "the run")
-        key = client.get("/api/v1/runs").json()["runs"][0]["run"]["key"]
+    return run_dir
+
+
+def _find_key(client: httpx.Client) -> str:
+    wait_until(lambda: client.get("/api/v1/runs").json()["runs"], "the run")
+    key: str = client.get("/api/v1/runs").json()["runs"][0]["run"]["key"]
+    return key
+
+
+def test_a_run_of_this_machine_finds_its_order_at_once(store: Store, run_dir: Path) -> None:
+    """It lies in the run directory, under its id."""
+    with running(store, runs=run_dir.parent) as server, server.client(token=TOKEN) as client:
+        key = _find_key(client)
         order = _order(client, {"kind": "undo"}, key).json()
         file = run_dir / "orders" / f"{order['order_id']}.json"
         assert json.loads(file.read_text()) == order
@@ -96,3 +110,71 @@ def test_a_run_of_this_machine_finds_its_order_at_once(store: Store, tmp_path: P
         refused = _order(client, {"kind": "undo"}, key)
         assert (refused.status_code, "run directory" in refused.json()["error"]) == (409, True)
         assert len(client.get(f"/api/v1/runs/{key}/orders").json()["orders"]) == 1
+
+
+def test_an_order_is_known_before_a_guard_can_see_it(
+    store: Store, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its answer could come first, and the order would wait for ever."""
+    seen: list[list[str]] = []
+    add = store.add_order
+
+    def look_and_add(key: str, order: Order) -> None:
+        seen.append([file.suffix for file in (run_dir / "orders").iterdir()])
+        add(key, order)
+
+    monkeypatch.setattr(store, "add_order", look_and_add)
+    with running(store, runs=run_dir.parent) as server, server.client(token=TOKEN) as client:
+        assert _order(client, {"kind": "undo"}, _find_key(client)).status_code == 201
+    assert (seen, [file.suffix for file in (run_dir / "orders").iterdir()]) == ([[".new"]], [".json"])
+
+
+def test_an_order_that_cannot_be_kept_is_not_laid(
+    store: Store, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody has written down does not happen."""
+
+    def fail(*_: object) -> None:
+        raise StoreError("store y: the disk is full")
+
+    with running(store, runs=run_dir.parent) as server, server.client(token=TOKEN) as client:
+        key = _find_key(client)
+        monkeypatch.setattr(store, "add_order", fail)
+        assert _order(client, {"kind": "undo"}, key).status_code == 503
+    assert list((run_dir / "orders").iterdir()) == []
+
+
+def test_an_order_that_cannot_be_laid_is_forgotten(
+    store: Store, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run directory has just gone: nobody would ever answer it."""
+    add = store.add_order
+
+    def add_and_lose(key: str, order: Order) -> None:
+        add(key, order)
+        shutil.rmtree(run_dir / "orders")
+
+    with running(store, runs=run_dir.parent) as server, server.client(token=TOKEN) as client:
+        key = _find_key(client)
+        monkeypatch.setattr(store, "add_order", add_and_lose)
+        assert _order(client, {"kind": "undo"}, key).status_code == 409
+    assert store.all_orders(key) == []
+
+
+def test_an_order_for_a_run_that_was_just_forgotten_is_refused(
+    guard: httpx.Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line that says why."""
+    store.take([make_shipment()], heard_at=datetime.now(UTC) - timedelta(days=2))
+    add = store.add_order
+
+    def forget_and_add(key: str, order: Order) -> None:
+        store.trim(max_age_s=86400.0, max_bytes=None)
+        add(key, order)
+
+    monkeypatch.setattr(store, "add_order", forget_and_add)
+    answer = _order(guard, {"kind": "undo"})
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "run is 'k', expected one that the store has heard of"},
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -253,6 +255,50 @@ def test_a_kept_token_stays_the_same_unless_others_could_read_it(tmp_path: Path)
     file.chmod(0o644)
     with pytest.raises(InputError, match="others could have read"):
         keep_token(file)
+
+
+def test_a_token_that_could_not_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start finds no empty file that it would have to refuse."""
+    file = tmp_path / "token"
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(InputError, match="cannot be made: No space left on device"):
+            keep_token(file)
+    assert list(tmp_path.iterdir()) == []
+    assert len(keep_token(file)) > 16
+    assert [(each.name, stat.S_IMODE(each.stat().st_mode)) for each in tmp_path.iterdir()] == [
+        ("token", 0o600)
+    ]
+
+
+@pytest.mark.root
+def test_a_token_for_which_there_is_no_room_leaves_nothing(small_disk: Path) -> None:
+    """Of a disk that is really full."""
+    (small_disk / "full").write_bytes(b"x" * 8192)
+    with pytest.raises(InputError, match="No space left on device"):
+        keep_token(small_disk / "token")
+    (small_disk / "full").unlink()
+    assert len(keep_token(small_disk / "token")) > 16
+
+
+def test_who_makes_a_token_at_the_same_time_gets_the_same(tmp_path: Path) -> None:
+    """Whoever was first has made it, and nobody replaces it."""
+    meeting = threading.Barrier(8)
+
+    def keep() -> str:
+        meeting.wait(20)
+        return keep_token(tmp_path / "token")
+
+    with ThreadPoolExecutor(8) as pool:
+        tokens = {each.result() for each in [pool.submit(keep) for _ in range(8)]}
+    assert tokens == {keep_token(tmp_path / "token")}
+    assert [each.name for each in tmp_path.iterdir()] == ["token"]
 
 
 def test_a_token_comes_from_its_file_before_the_environment(tmp_path: Path) -> None:

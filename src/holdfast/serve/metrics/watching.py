@@ -16,6 +16,7 @@ import msgspec
 from holdfast.incidents.values import RunView
 from holdfast.metrics.seen import Pace, RunSeen, Tally
 from holdfast.serve.store.values import Kept, RankPace, RunRow, StoreSize
+from holdfast.serve.web.trouble import spare
 
 _PAGE = 10_000
 _OVER = frozenset({"failed", "stopped", "ended", "lost"})
@@ -93,8 +94,8 @@ class Watch:
         silent = [row for row in quiet if not self._is_over(row)]
         self._over = {row.key: row.heard_at for row in quiet if self._over.get(row.key) == row.heard_at}
         shown = [
-            *(self._see(row) for row in live[: self._shown.most_runs]),
-            *(self._see_silent(row) for row in silent[: self._shown.most_silent]),
+            *(spare(row.key, self._see, row) for row in live[: self._shown.most_runs]),
+            *(spare(row.key, self._see_silent, row) for row in silent[: self._shown.most_silent]),
         ]
         omitted = len(live[self._shown.most_runs :]) + len(silent[self._shown.most_silent :])
         return Watched(
@@ -110,7 +111,7 @@ class Watch:
     def _is_over(self, row: RunRow) -> bool:
         if self._over.get(row.key) == row.heard_at:
             return True
-        view = self._views.view(row.key)
+        view = spare(row.key, self._views.view, row.key)
         if view is not None and view.state not in _OVER:
             return False
         self._over[row.key] = row.heard_at

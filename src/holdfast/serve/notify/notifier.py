@@ -12,11 +12,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from holdfast.errors import StoreError
 from holdfast.incidents.values import RunView
 from holdfast.serve.notify.deciding import Message, what_to_send
 from holdfast.serve.notify.posting import parse_address, post
@@ -27,6 +28,8 @@ _LOG = logging.getLogger("holdfast.serve")
 _MOST_FOLDS = 1000
 _ENDING_S = 2.0
 """Longer than that the server does not wait for a message on its way when it ends."""
+
+T = TypeVar("T")
 
 
 class Marks(Protocol):
@@ -159,23 +162,35 @@ class Notifier:
 
     def _deliver(self, letter: _Letter) -> None:
         message = letter.message
+        which = letter.key, message.incident_id, message.mark
         body = self._write(letter)
-        if not self._store.mark_sent(letter.key, message.incident_id, message.mark):
+        if not self._ask(letter, lambda: self._store.mark_sent(*which)):
             return
         is_sent = False
         try:
             is_sent = self._send(letter, body)
         finally:
             if not is_sent:
-                self._store.unmark_sent(letter.key, message.incident_id, message.mark)
+                self._ask(letter, lambda: self._store.unmark_sent(*which))
         if is_sent and message.told == "again":
             self._folded_s[letter.key, message.incident_id] = time.monotonic()
 
     def _write(self, letter: _Letter) -> bytes:
-        row = self._store.run(letter.key)
+        row = self._ask(letter, lambda: self._store.run(letter.key))
         name = row.name if row is not None and row.name else letter.key[:8]
         link = f"{self._page}/runs/{quote(letter.key, safe='')}" if self._page else ""
         return msgspec.json.encode(make_payload(letter.message, run=name, link=link))
+
+    def _ask(self, letter: _Letter, ask: Callable[[], T]) -> T:
+        """Ask the store, again and again while it is away and it is not too late for the letter."""
+        tries = 0
+        while True:
+            try:
+                return ask()
+            except StoreError:
+                if self._is_late(letter) or self._wait(self._pause_s(tries)):
+                    raise
+                tries += 1
 
     def _send(self, letter: _Letter, body: bytes) -> bool:
         tries = 0
@@ -186,15 +201,20 @@ class Notifier:
                 self._tell_trouble("")
                 return True
             self._tell_trouble(answer.words)
-            is_late = time.monotonic() - letter.since_s >= self._patience.give_up_s
-            if answer.outcome == "never" or is_late:
+            if answer.outcome == "never" or self._is_late(letter):
                 self._count("failed")
                 return False
-            pauses_s = self._patience.pauses_s
-            pause_s = max(answer.wait_s, pauses_s[min(tries, len(pauses_s) - 1)])
+            pause_s = max(answer.wait_s, self._pause_s(tries))
             tries += 1
             if self._wait(pause_s):
                 return False
+
+    def _is_late(self, letter: _Letter) -> bool:
+        return time.monotonic() - letter.since_s >= self._patience.give_up_s
+
+    def _pause_s(self, tries: int) -> float:
+        pauses_s = self._patience.pauses_s
+        return pauses_s[min(tries, len(pauses_s) - 1)]
 
     def _wait(self, pause_s: float) -> bool:
         """Wait, and say whether it is the end."""

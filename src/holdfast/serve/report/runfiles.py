@@ -205,7 +205,7 @@ def _read_profiles(folder: Path, unread: list[str]) -> Iterator[Profile]:
         name = str(path.parent.relative_to(folder))
         try:
             yield Profile(folder=name, case=to_case(read_profile(path)))
-        except (InputError, ValueError, KeyError, IndexError) as error:
+        except (InputError, ValueError, LookupError, ArithmeticError, RecursionError) as error:
             unread.append(f"{name}: the profile cannot be read: {error}")
 
 

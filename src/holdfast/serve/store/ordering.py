@@ -29,6 +29,13 @@ def add_order(connection: sa.Connection, key: str, order: Order) -> None:
     insert_new(connection, tables.orders, [row], ["order_id"])
 
 
+def drop_order(connection: sa.Connection, key: str, order_id: str) -> None:
+    """Forget an order that nobody has answered."""
+    orders = tables.orders.c
+    mine = (orders.run == run_number(connection, key)) & (orders.order_id == order_id)
+    connection.execute(sa.delete(tables.orders).where(mine & orders.outcome.is_(None)))
+
+
 def find_orders(connection: sa.Connection, key: str) -> list[tuple[Order, str]]:
     """Return all orders in the order in which they were given, each with its outcome."""
     orders = tables.orders.c

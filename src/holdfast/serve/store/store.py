@@ -117,6 +117,11 @@ class Store:
         with self._database.write() as connection:
             ordering.add_order(connection, key, order)
 
+    def drop_order(self, key: str, order_id: str) -> None:
+        """Forget an order that could not be given."""
+        with self._database.write() as connection:
+            ordering.drop_order(connection, key, order_id)
+
     def orders(self, key: str) -> list[Order]:
         """Return those that no ``ordered`` event has answered yet, the oldest first."""
         return [order for order, outcome in self.all_orders(key) if not outcome]

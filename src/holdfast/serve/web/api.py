@@ -14,6 +14,7 @@ from starlette.routing import Route
 from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.intake import is_good_key
+from holdfast.serve.web.trouble import spare
 
 _MOST_RUNS = 500
 _MOST_POINTS = 5000
@@ -61,7 +62,8 @@ class _Api:
         rows = self._store.runs(
             text=text, limit=read_int(request, "limit", 100, _MOST_RUNS), before=read_time(request, "before")
         )
-        return answer({"runs": [{"run": row, "now": self._context.live.glance_at(row)} for row in rows]})
+        found = [(row, spare(row.key, self._context.live.glance_at, row)) for row in rows]
+        return answer({"runs": [{"run": row, "now": glance} for row, glance in found if glance is not None]})
 
     def run(self, request: Request) -> Response:
         row = find_row(self._context, request)

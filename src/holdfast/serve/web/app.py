@@ -128,6 +128,7 @@ class _Machinery:
         self._context.live.change(keys)
         self._context.lately.meet(keys)
         self._heeding.change(shipment.run.key for shipment in shipments if shipment.events)
+        self._heeding.advance(shipment.run.key for shipment in shipments if shipment.summaries)
 
     async def _meet(self) -> None:
         """Look at what the store has, before anybody asks."""

@@ -5,6 +5,7 @@ Not in the writer's thread: somebody who is slow to listen must not keep senders
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
@@ -21,6 +22,7 @@ class Heeding:
     def __init__(self, live: Live, heeders: Sequence[Heed]) -> None:
         self._live = live
         self._heeders = heeders
+        self._lock = threading.Lock()
         self._before: OrderedDict[str, RunView] = OrderedDict()
         self._turns = Turns("heeding", self._tell)
 
@@ -38,14 +40,28 @@ class Heeding:
         if self._heeders:
             self._turns.put(keys)
 
+    def advance(self, keys: Iterable[str]) -> None:
+        """Note runs that made steps: a hang may be over by that, and there is no event that says so."""
+        if self._heeders:
+            with self._lock:
+                hung = [key for key in keys if self._may_be_hung(key)]
+            self._turns.put(hung)
+
+    def _may_be_hung(self, key: str) -> bool:
+        before = self._before.get(key)
+        if before is None:  # It was there before the server; of too many to be remembered, nobody knows.
+            return len(self._before) < _MOST_KNOWN
+        return before.state == "hung"
+
     def _tell(self, key: str) -> None:
         after = self._live.view(key)
         if after is None:
             return
-        before = self._before.get(key)
-        self._before[key] = after
-        self._before.move_to_end(key)
-        while len(self._before) > _MOST_KNOWN:
-            self._before.popitem(last=False)
+        with self._lock:
+            before = self._before.get(key)
+            self._before[key] = after
+            self._before.move_to_end(key)
+            while len(self._before) > _MOST_KNOWN:
+                self._before.popitem(last=False)
         for heed in self._heeders:
             heed(key, before, after)

@@ -17,6 +17,7 @@ import msgspec
 from holdfast.incidents.values import RunView
 from holdfast.serve.store import PacePoint, RunRow, Store
 from holdfast.serve.web.live import Live
+from holdfast.serve.web.trouble import spare
 from holdfast.serve.web.turns import Turns
 
 _WAIT_S = 0.01
@@ -56,13 +57,13 @@ class Lately:
         self._old_s = old_s
         self._lock = threading.Lock()
         self._looks: OrderedDict[str, Look] = OrderedDict()
-        self.turns = Turns("lists", self._renew, share=_SHARE)
+        self.turns = Turns("lists", lambda key: spare(key, self._renew, key), share=_SHARE)
         """Started and ended with the server; without it all is up to date at once."""
 
     def look(self, rows: Iterable[RunRow]) -> list[tuple[RunRow, Look]]:
-        """Return runs as they are, or were a few seconds ago; a run that is gone is left out."""
+        """Return runs as they are, or were a few seconds ago; who is gone or fails is left out."""
         began_s = time.monotonic()
-        found = [(row, self._known(row, began_s)) for row in rows]
+        found = [(row, spare(row.key, self._known, row, began_s)) for row in rows]
         late = [row.key for row, look in found if look is not None and not self._is_current(row, look)]
         if late:
             self.turns.put(late)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
@@ -94,15 +95,21 @@ class Live:
             while len(self._changes) > _MOST_CHANGES:
                 self._changes.popitem(last=False)
 
-    def changes(self, after: int, *, limit: int = 100) -> tuple[int, list[str]]:
-        """Return the number of the last change, and which runs changed after one, the last first."""
+    @property
+    def last_change(self) -> int:
+        """The number of the last change of any run."""
         with self._lock:
-            found: list[str] = []
-            for key, number in reversed(self._changes.items()):
-                if number <= after or len(found) >= limit:
-                    break
-                found.append(key)
-            return self._last_change, found
+            return self._last_change
+
+    def changes(self, after: int, *, limit: int = 100) -> tuple[int, list[str]]:
+        """Return which runs changed last after a change, the longest ago first, and up to which change.
+
+        With that number one asks for the next ones: where there are more than so many, none is passed over.
+        """
+        with self._lock:
+            newer = itertools.takewhile(lambda each: each[1] > after, reversed(self._changes.items()))
+            found = list(newer)[::-1][:limit]
+        return (found[-1][1] if found else after), [key for key, _ in found]
 
     def change_of(self, key: str) -> int:
         """Return the number of a run's last change since the server started; 0: there was none."""

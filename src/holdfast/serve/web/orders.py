@@ -21,7 +21,6 @@ from starlette.routing import Route
 
 from holdfast.errors import InputError
 from holdfast.guard.levels import parse_levels
-from holdfast.job.files import replace_file
 from holdfast.serve.web.api import answer, find_row
 from holdfast.serve.web.body import read_body
 from holdfast.serve.web.context import Context
@@ -87,28 +86,47 @@ class Orders:
 
     def _keep(self, key: str, order: Order) -> None:
         run_dir = self._places(key)
-        file = lay_order(run_dir, order) if run_dir is not None else None
+        fresh = write_order(run_dir, order) if run_dir is not None else None
         try:
             self._context.store.add_order(key, order)
+            if fresh is not None:  # Not before: a guard may answer at once, and nobody would know what.
+                self._lay(key, order, fresh)
         except Exception:
-            if file is not None:  # What nobody has written down should not happen.
-                file.unlink(missing_ok=True)
+            if fresh is not None:  # What nobody has written down should not happen.
+                fresh.unlink(missing_ok=True)
+            raise
+
+    def _lay(self, key: str, order: Order, fresh: Path) -> None:
+        try:
+            lay_order(fresh)
+        except HTTPException:
+            self._context.store.drop_order(key, order.order_id)
             raise
 
 
-def lay_order(run_dir: Path, order: Order) -> Path:
-    """Write an order where the guard of node 0 looks."""
-    file = run_dir / "orders" / f"{order.order_id}.json"
+def write_order(run_dir: Path, order: Order) -> Path:
+    """Write an order beside those that the guard of node 0 sees; return the file."""
+    fresh = run_dir / "orders" / f"{order.order_id}.new"
     try:
-        file.parent.mkdir(exist_ok=True)
-        if file.parent.is_symlink():  # The job can write there, and could have us write elsewhere.
+        fresh.parent.mkdir(exist_ok=True)
+        if fresh.parent.is_symlink():  # The job can write there, and could have us write elsewhere.
             raise HTTPException(409, "orders/ of the run directory is a link, expected a folder")
-        replace_file(file, msgspec.json.encode(order))
+        fresh.write_bytes(msgspec.json.encode(order))
     except OSError as error:
-        raise HTTPException(
-            409, f"the order cannot be laid into the run directory: {error.strerror}"
-        ) from None
-    return file
+        raise _cannot_lay(error) from None
+    return fresh
+
+
+def lay_order(fresh: Path) -> None:
+    """Let the guard see an order that was written."""
+    try:
+        fresh.rename(fresh.with_suffix(".json"))
+    except OSError as error:
+        raise _cannot_lay(error) from None
+
+
+def _cannot_lay(error: OSError) -> HTTPException:
+    return HTTPException(409, f"the order cannot be laid into the run directory: {error.strerror}")
 
 
 def check_wish(wish: Wish) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,15 +39,26 @@ def check_token(token: str, origin: str) -> str:
 def keep_token(file: Path) -> str:
     """Return the token of a file that only its owner can read; make one where there is none."""
     try:
-        fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return _read_kept(file)
+        if not os.path.lexists(file):
+            _make(file)
+    except FileExistsError:  # Somebody else was faster.
+        pass
     except OSError as error:
         raise InputError(f"{file}: cannot be made: {error.strerror}") from None
-    token = secrets.token_urlsafe(32)
-    with os.fdopen(fd, "w") as opened:
-        opened.write(f"{token}\n")
-    return token
+    return _read_kept(file)
+
+
+def _make(file: Path) -> None:
+    """Make a file with a new token, all of it or nothing; one that is there already stays as it is."""
+    fd, fresh = tempfile.mkstemp(prefix=".token-", dir=file.parent)  # Only its owner can read it.
+    try:
+        with os.fdopen(fd, "w") as opened:
+            opened.write(f"{secrets.token_urlsafe(32)}\n")
+            opened.flush()
+            os.fsync(fd)
+        os.link(fresh, file)
+    finally:
+        Path(fresh).unlink()
 
 
 def _read_kept(file: Path) -> str:

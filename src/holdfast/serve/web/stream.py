@@ -5,7 +5,7 @@ A message says that there is something new and how the run is in one line; the p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import anyio
 import msgspec
@@ -20,6 +20,7 @@ from holdfast.errors import StoreError
 from holdfast.serve.web.api import find_row
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.live import Glance
+from holdfast.serve.web.trouble import spare
 
 _MOST_CLIENTS = 200
 _EVERY_S = 1.0
@@ -27,14 +28,24 @@ _KEEP_ALIVE_S = 15.0
 _MOST_AT_ONCE = 20
 """Runs in the list's messages of one second."""
 
+_Glancing = Callable[[str], Glance | None]
+
 
 class Streams:
     """All browsers that listen."""
 
-    def __init__(self, context: Context, *, most_clients: int = _MOST_CLIENTS, every_s: float = _EVERY_S):
+    def __init__(
+        self,
+        context: Context,
+        *,
+        most_clients: int = _MOST_CLIENTS,
+        every_s: float = _EVERY_S,
+        look_every_s: float = _KEEP_ALIVE_S,
+    ) -> None:
         self._context = context
         self._most_clients = most_clients
         self._every_s = every_s
+        self._look_every_s = look_every_s
         self._clients = 0
 
     def routes(self) -> list[Route]:
@@ -58,39 +69,41 @@ class Streams:
         return _Stream(self, messages)
 
     async def _follow_run(self, key: str) -> AsyncIterator[bytes]:
-        live, seen = self._context.live, -1
+        live, seen, looked_s = self._context.live, -1, float("-inf")
         async for _ in self._beats():
-            change = live.change_of(key)
-            glances = await self._look([key]) if change != seen else []
-            if glances is None or change == seen:
+            change, now_s = live.change_of(key), anyio.current_time()
+            # A run that is forgotten for its age does not change: it has to be looked for.
+            is_due = change != seen or now_s - looked_s >= self._look_every_s
+            glances = await self._look([key], live.glance) if is_due else None
+            if glances is None:
                 yield b""
                 continue
-            seen = change
-            if glances == [None]:  # Forgotten, as it was too old.
+            if glances == [None]:
                 yield b"event: gone\ndata: {}\n\n"
                 return
-            yield write_messages(glances)
+            yield write_messages(glances) if change != seen else b""
+            seen, looked_s = change, now_s
 
     async def _follow_all(self) -> AsyncIterator[bytes]:
         live = self._context.live
-        seen, _ = live.changes(0, limit=0)
+        seen = live.last_change
         yield b"event: listening\ndata: {}\n\n"
         async for _ in self._beats():
             last, keys = live.changes(seen, limit=_MOST_AT_ONCE)
-            glances = await self._look(keys) if keys else []
+            glances = await self._look(keys, self._glance_or_none) if keys else []
             if glances is not None:
                 seen = last
             yield write_messages(glances or [])
 
-    async def _look(self, keys: Sequence[str]) -> Sequence[Glance | None] | None:
+    async def _look(self, keys: Sequence[str], glance: _Glancing) -> Sequence[Glance | None] | None:
         """Return runs in one line each; None: the store is away, and may be back at the next beat."""
         try:
-            return await run_in_threadpool(self._glances, keys)
+            return await run_in_threadpool(lambda: [glance(key) for key in keys])
         except StoreError:
             return None
 
-    def _glances(self, keys: Sequence[str]) -> Sequence[Glance | None]:
-        return [self._context.live.glance(key) for key in keys]
+    def _glance_or_none(self, key: str) -> Glance | None:
+        return spare(key, self._context.live.glance, key)
 
     async def _beats(self) -> AsyncIterator[None]:
         while not self._context.is_ending():

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from holdfast.errors import StoreError
+from holdfast.errors import InputError, MissingError, StoreError
 
 _LOG = logging.getLogger("holdfast.serve")
 RETRY_S = 5
 """When to try again what the store could not take."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def is_json_wanted(request: Request) -> bool:
@@ -48,7 +53,9 @@ def answer_refusal(request: Request, error: Exception) -> Response:
 
 
 def answer_failure(request: Request, error: Exception) -> Response:
-    """Answer what went wrong here: the store is away, or a bug, of which the caller learns nothing."""
+    """Answer what went wrong: a wrong question, a store that is away, or a bug, which is not told."""
+    if isinstance(error, InputError) and not isinstance(error, MissingError):
+        return refuse(request, 400, " ".join(str(error).split())[:300])
     if isinstance(error, StoreError):
         say_sometimes(str(error))
         return refuse(
@@ -72,6 +79,20 @@ def say_sometimes(words: str) -> None:
             _SAID_S.clear()
         _SAID_S[words] = now_s
         _LOG.warning("%s", words)
+
+
+def spare(key: str, make: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | None:
+    """Return what is made of one run of many; None where that fails: the others are to be seen all the same.
+
+    The log says which run and what kind of error; not its words, which could hold what the run has sent.
+    """
+    try:
+        return make(*args, **named)
+    except StoreError:  # It fails for all of them.
+        raise
+    except Exception as error:
+        say_sometimes(f"run {key!r} is left out where many are shown: {type(error).__name__}")
+        return None
 
 
 class Seldom(logging.Filter):

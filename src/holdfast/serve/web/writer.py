@@ -114,7 +114,10 @@ class Writer:
                 batch.append(self._waiting.popleft())
             self._bytes -= sum(each.size for each in batch)
             self._counters.set_waiting(len(self._waiting))
-            return batch
+        for each in batch:
+            # Nobody can cancel it from here on. Whoever did before is not answered; what was sent is kept.
+            each.future.set_running_or_notify_cancel()
+        return batch
 
     def _write(self, batch: list[_Waiting]) -> None:
         shipments = [each.shipment for each in batch]
@@ -124,7 +127,8 @@ class Writer:
         except Exception as error:
             if len(batch) == 1 or isinstance(error, StoreError):
                 for each in batch:
-                    each.future.set_exception(error)
+                    if not each.future.cancelled():
+                        each.future.set_exception(error)
             else:  # One of them is at fault; the others are not to suffer for it.
                 for each in batch:
                     self._write([each])
@@ -132,7 +136,8 @@ class Writer:
         self._count(taken, time.monotonic() - began_s)
         self._tell(shipments)
         for each, its in zip(batch, taken, strict=True):
-            each.future.set_result(its)
+            if not each.future.cancelled():
+                each.future.set_result(its)
 
     def _count(self, taken: Sequence[Taken], lasted_s: float) -> None:
         self._counters.observe_take(lasted_s)

@@ -15,7 +15,8 @@ from holdfast.incidents.values import Incident, RunView
 from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
 from holdfast.serve.web.lately import MOST_LISTED, Look
-from holdfast.serve.web.views.telling import tell_incident
+from holdfast.serve.web.trouble import spare
+from holdfast.serve.web.views.telling import Told, tell_incident
 from holdfast.serve.web.views.words import say_count
 
 MOST = 50
@@ -32,12 +33,13 @@ def incidents_values(context: Context, request: Request, now: datetime) -> dict[
     wanted = [_wanted(row, look.view, kind, is_open) for row, look in looks]
     # Each run's are in order, the newest last: of thousands only those that are shown are looked at.
     newest = list(islice(merge(*wanted, key=lambda each: each[2].opened_at, reverse=True), MOST))
+    found = [(row, spare(row.key, _tell, view, incident, now)) for row, view, incident in newest]
     count, opened = _count(looks, kind, is_open)
     asked = {"kind": kind, "open": query.get("open", "") if is_open is not None else "", "run": run}
     more = f"; the newest {MOST} are shown" if count > MOST else ""
     return {
         **asked,
-        "found": [(row, _tell(view, incident, now)) for row, view, incident in newest],
+        "found": [(row, told) for row, told in found if told is not None],
         "words": f"{say_count(count, 'incident')}, {opened} open{more}" if count else "",
         "is_filtered": any(asked.values()),
         "source": f"/part/all-incidents?{urlencode({name: word for name, word in asked.items() if word})}",
@@ -63,7 +65,7 @@ def _count(looks: list[tuple[RunRow, Look]], kind: str, is_open: bool | None) ->
     return len(found), sum(each.is_open for each in found)
 
 
-def _tell(view: RunView, incident: Incident, now: datetime) -> Any:
+def _tell(view: RunView, incident: Incident, now: datetime) -> Told:
     return tell_incident(incident, gpus=view.world_size, now=now)
 
 

@@ -42,6 +42,8 @@ def draw_profile(place: Path) -> Markup:
         return _draw(place, place.stat().st_mtime_ns)
     except (OSError, InputError):
         return Markup("")
+    except (ValueError, LookupError, ArithmeticError, RecursionError):  # Its parts do not fit together.
+        return Markup("")
 
 
 @lru_cache(maxsize=16)

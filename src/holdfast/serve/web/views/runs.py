@@ -11,6 +11,7 @@ from markupsafe import Markup
 from holdfast.incidents.values import RunView
 from holdfast.serve.store import PacePoint, RunRow
 from holdfast.serve.web.context import Context
+from holdfast.serve.web.trouble import spare
 from holdfast.serve.web.views.looks import KIND_LOOKS, LIVE, RUN_LOOKS, SILENT, Look, urgency
 from holdfast.serve.web.views.plot import draw_spark
 from holdfast.serve.web.views.words import (
@@ -80,12 +81,13 @@ def list_values(context: Context, text: str, now: datetime) -> dict[str, Any]:
     """Return what the list shows; blocks."""
     rows = context.store.runs(text=text, limit=MOST_RUNS)
     looks = context.lately.look(rows)
-    lines = [make_line(row, look.view, look.pace, now) for row, look in looks]
+    found = [spare(row.key, make_line, row, look.view, look.pace, now) for row, look in looks]
+    lines = [line for line in found if line is not None]
     lines.sort(key=lambda line: line.order)  # Within the same, as it was: last heard first.
     return {
         "rows": lines,
         "text": text,
-        "is_cut": len(lines) == MOST_RUNS,
+        "is_cut": len(rows) == MOST_RUNS,
         "late": _say_late(context.lately.late_s(looks)),
         "url": context.settings.url,
         "now": now,
