@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from disturbed import MOST_STOLEN, Counted, DisturbedError
 from helpers import Ears
 
 if TYPE_CHECKING:
@@ -22,6 +23,29 @@ settings.register_profile(
     "holdfast", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("holdfast")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """Say so where a test fails while others have the machine: then it is run again."""
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """The same for the test itself."""
+    return (yield from _watched(item))
+
+
+def _watched(item: pytest.Item) -> Generator[None]:
+    before = Counted.now()
+    try:
+        return (yield)
+    except Exception as error:
+        stolen = Counted.now().stolen_since(before)
+        if item.get_closest_marker("alone") is None or stolen <= MOST_STOLEN:
+            raise
+        raise DisturbedError(f"others had {stolen:.0%} of the machine meanwhile") from error
 
 
 @pytest.fixture

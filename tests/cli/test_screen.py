@@ -94,6 +94,8 @@ def test_the_summary_has_before_pause_after_and_the_planned_ratio() -> None:
     """With what was compared."""
     assert _summary(None) == [
         "step before 100 ms median, emulated accelerators",
+        "slow worker unseen nobody was named: steps were uneven before, as if others used the machine; try "
+        "once more",
         "worker 1.1 killed 0.42 s lost, then the others went on: no restart, no checkpoint",
         "step after 150 ms 1.50 times the one before; planned: 1.50 times",
         "loss same to the last bit as without the failure: 40 losses, and all parameters at the end",

@@ -125,6 +125,9 @@ def _say_time(story: Story) -> list[tuple[str, str, str]]:
         rows.append(("step before", f"{1000 * story.before_s:.0f} ms", "median, emulated accelerators"))
     if story.slowness is not None:
         rows += _say_slowness(story.slowness)
+    else:
+        words = "nobody was named: steps were uneven before, as if others used the machine; try once more"
+        rows.append(("slow worker", "unseen", words))
     for recovery in story.recoveries:
         words = "lost, then the others went on: no restart, no checkpoint"
         rows.append((f"worker {recovery.worker} killed", f"{recovery.pause_s:.2f} s", words))
