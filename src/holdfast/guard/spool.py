@@ -121,22 +121,30 @@ class Spool:
 
 def describe_run(run_dir: Path, key: str = "") -> Run:
     """Return which run it is, by its ``run.json`` where there is one, and it is this run's."""
-    name = os.fsencode(run_dir.resolve().name).decode(errors="replace")
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
         info = msgspec.json.decode((run_dir / "run.json").read_bytes(), type=RunInfo)
         if not key or info.key == key:
-            command = info.launch.get("command")
-            words = command if isinstance(command, list) else info.argv
-            return Run(
-                key=info.key or key_of(run_dir),
-                name=name,
-                run_id=info.run_id[:_LONGEST_WORD],
-                host=info.host,
-                started_at=info.started_at,
-                command=[str(word)[:_LONGEST_WORD] for word in words[:_MOST_WORDS]],
-                versions=info.versions,
-            )
-    return Run(key=key or key_of(run_dir), name=name)
+            return run_of(info, run_dir)
+    return Run(key=key or key_of(run_dir), name=_name_of(run_dir))
+
+
+def run_of(info: RunInfo, run_dir: Path) -> Run:
+    """Return which run it is that its ``run.json`` tells of."""
+    command = info.launch.get("command")
+    words = command if isinstance(command, list) else info.argv
+    return Run(
+        key=info.key or key_of(run_dir),
+        name=_name_of(run_dir),
+        run_id=info.run_id[:_LONGEST_WORD],
+        host=info.host,
+        started_at=info.started_at,
+        command=[str(word)[:_LONGEST_WORD] for word in words[:_MOST_WORDS]],
+        versions=info.versions,
+    )
+
+
+def _name_of(run_dir: Path) -> str:
+    return os.fsencode(run_dir.resolve().name).decode(errors="replace")  # A name need not be of characters.
 
 
 def key_of(run_dir: Path) -> str:

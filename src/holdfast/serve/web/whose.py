@@ -13,15 +13,13 @@ from pathlib import Path
 import msgspec
 
 from holdfast.guard.rundir import RunInfo
-from holdfast.guard.spool import key_of
+from holdfast.guard.spool import key_of, run_of
 from holdfast.serve.web.inside import open_file, open_folder
 from holdfast.serve.web.intake import is_good_key
 from holdfast.shipment import Run
 
 _INFO = "run.json"
 _MOST_BYTES = 1 << 20
-_MOST_WORDS, _LONGEST_WORD = 200, 400
-"""Of a command."""
 _DECODER = msgspec.json.Decoder(RunInfo)
 
 Mark = tuple[int, int, int]
@@ -61,24 +59,11 @@ def describe(run_dir: Path) -> Run | None:
         if fd is not None:
             # Of a file that is far too long only a part, which is no JSON.
             with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError, RecursionError):
-                return _run_of(_DECODER.decode(os.pread(fd, _MOST_BYTES, 0)), run_dir)
+                run = run_of(_DECODER.decode(os.pread(fd, _MOST_BYTES, 0)), run_dir)
+                return run if is_good_key(run.key) else msgspec.structs.replace(run, key=key_of(run_dir))
     return None
 
 
 def by_its_name(run_dir: Path) -> Run:
     """Return a run of which nothing else is known."""
     return Run(key=key_of(run_dir), name=run_dir.name)
-
-
-def _run_of(info: RunInfo, run_dir: Path) -> Run:
-    command = info.launch.get("command")
-    words = command if isinstance(command, list) else info.argv
-    return Run(
-        key=info.key if is_good_key(info.key) else key_of(run_dir),
-        name=run_dir.name,
-        run_id=info.run_id[:_LONGEST_WORD],
-        host=info.host,
-        started_at=info.started_at,
-        command=[str(word)[:_LONGEST_WORD] for word in words[:_MOST_WORDS]],
-        versions=info.versions,
-    )
