@@ -15,15 +15,16 @@ import msgspec
 from holdfast.diagnose.lookout import Lookout, Memory, Trouble
 from holdfast.diagnose.speeds import Speeds
 from holdfast.findings import Suspect
+from holdfast.guard.arranging import DATA_SHARE, arrangement_of, model_of, moves_between
 from holdfast.guard.say import Say
 from holdfast.job.wishes import Crew, Granted, read_crew, read_granted, read_wish, write_wish
 from holdfast.membership import Arranged
 from holdfast.mitigate.aside import Aside
-from holdfast.mitigate.condition import Arrangement, Condition, SlowLink, condition_of, make_speeds
+from holdfast.mitigate.condition import Condition, SlowLink, condition_of, make_speeds
 from holdfast.mitigate.decide import Mitigator
 from holdfast.mitigate.ledger import Level
 from holdfast.mitigate.look import Decision, Look
-from holdfast.mitigate.model import Model, Replicas, Shape, Stages
+from holdfast.mitigate.model import Model
 from holdfast.mitigate.prices import Deed, Prices
 from holdfast.mitigate.telling import tell_applied, tell_closed, tell_decision, tell_dropped, tell_verified
 from holdfast.mitigate.trial import Verdict
@@ -36,8 +37,6 @@ _MOST_BLAMED = 2
 """Where more than one in so many ranks is said to be slow, nobody is slower than the others."""
 _BAD_WEATHER = 1.1
 """Where everybody takes so much longer for the same work, nobody can tell what something was worth."""
-_DATA_SHARE = 0.1
-"""Of a step, for gradients: only the product with a link's factor is known, which is what was lost."""
 _GUESSES_S: dict[Deed, float] = {"replan": 0.5, "exchange": 1.0}
 """Before anything was done here: a few times what it has taken in other jobs. What a restart costs is what
 the start has cost."""
@@ -94,7 +93,7 @@ class Mitigation:
         self._speeds.follow([rank for rank, _ in found.speeds], trouble.healthy)
         self._told = {rank: speed for rank, speed in found.speeds if rank not in self._speeds.ranks}
         self._links = tuple(
-            SlowLink(link.first, link.second, 1 + (link.factor - 1) / _DATA_SHARE) for link in found.links
+            SlowLink(link.first, link.second, 1 + (link.factor - 1) / DATA_SHARE) for link in found.links
         )
         self._news = (trouble.since_step, trouble.since_s)
         self._since_s = trouble.since_s
@@ -188,9 +187,9 @@ class Mitigation:
             self._tell_applied(
                 Applied(number=granted.wish, level="undo", version=granted.version, pause_s=0.0)
             )
-        arrangement = _arrangement(granted, last)
+        arrangement = arrangement_of(granted, last)
         if arrangement is not None:
-            self._mitigator = self._make_mitigator(_model(self._crew, granted))
+            self._mitigator = self._make_mitigator(model_of(self._crew, granted))
             self._mitigator.arrangement = arrangement
 
     def _make_mitigator(self, model: Model) -> Mitigator:
@@ -205,7 +204,7 @@ class Mitigation:
         if before is None or crew.attempt != before.attempt:
             self._forget()
             self._granted = None
-        model = _model(crew, self._granted)
+        model = model_of(crew, self._granted)
         if self._mitigator is not None:
             self._mitigator.use(model)
         elif self._granted is None:
@@ -306,7 +305,7 @@ class Mitigation:
     def _decide(self, mitigator: Mitigator, decision: Decision) -> None:
         self._number += 1
         incident = mitigator.incident
-        moves = _moves(decision.before, decision.arrangement, mitigator)
+        moves = moves_between(decision.before, decision.arrangement, mitigator.model.shape.places)
         event = Decided(
             number=self._number,
             level=decision.level,
@@ -407,41 +406,3 @@ class Mitigation:
         )
         self._tell(event)
         self._say.line(tell_closed(event))
-
-
-def _model(crew: Crew | None, granted: Granted | None) -> Model:
-    """Return how a job depends on its ranks; where they do not meet, only machines can be exchanged."""
-    if granted is not None and granted.is_shared_by_stage:
-        return Stages(
-            Shape(dp=granted.dp, pp=granted.pp, microbatches=granted.microbatches, data_share=_DATA_SHARE)
-        )
-    nodes = tuple(crew.nodes) if crew is not None else ()
-    shape = Shape(
-        dp=granted.dp if granted is not None else len(nodes),
-        microbatches=granted.microbatches if granted is not None else 1,
-        data_share=_DATA_SHARE,
-        nodes=nodes,
-        host=crew.host if crew is not None else None,
-    )
-    # As long as nobody knows who has to stay, nobody goes.
-    spares = crew.spares if crew is not None and crew.host is not None else 0
-    return Replicas(shape, spares=spares * (len(nodes) // (1 + max(nodes, default=0))))
-
-
-def _arrangement(granted: Granted, last: Arranged | None) -> Arrangement | None:
-    """Return what is in force if somebody has wished for it; None where it came about in another way."""
-    wish = last if last is not None and last.number == granted.wish else Arranged(number=0)
-    for holders in ((), tuple(wish.holders)):  # Workers may have met without the places being changed.
-        held = {rank: place for place, rank in enumerate(holders or range(granted.dp * granted.pp))}
-        if granted.places == held:
-            return Arrangement(reckoned=make_speeds(wish.speeds), holders=holders)
-    return None
-
-
-def _moves(before: Arrangement, after: Arrangement, mitigator: Mitigator) -> list[tuple[int, int]]:
-    """Return from which place to which workers go."""
-    places = mitigator.model.shape.places
-    held = {before.holder(place): place for place in range(places)}
-    return [
-        (held[after.holder(place)], place) for place in range(places) if held[after.holder(place)] != place
-    ]

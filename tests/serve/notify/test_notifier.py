@@ -262,6 +262,7 @@ def test_a_mark_is_taken_back_when_the_store_is_there_again(receiver: Receiver) 
     notifier.heed("k", None, OPENED)
     wait_until(lambda: notifier.counts()["failed"] == 1 and not marks.marks, "the mark to be taken back")
     notifier.close()
+    assert notifier.counts() == {"sent": 0, "failed": 1, "dropped": 0}
 
 
 def test_closing_does_not_wait_for_a_store_that_is_away(receiver: Receiver) -> None:

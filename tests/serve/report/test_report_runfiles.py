@@ -35,6 +35,16 @@ def test_a_folder_without_an_event_log_is_refused(tmp_path: Path) -> None:
             read_files(folder)
 
 
+@pytest.mark.parametrize("name", ["run.json", "summaries.jsonl", "events.node1.jsonl"])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    """Nobody may ever write into it."""
+    folder = write_run(tmp_path, *eventful())
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match=f"{name}: no regular file"):
+        read_files(folder)
+
+
 def test_cut_and_broken_lines_are_told(tmp_path: Path) -> None:
     """Of the event log and of the summaries."""
     folder = write_run(tmp_path, *eventful())

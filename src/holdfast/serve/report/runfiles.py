@@ -97,6 +97,9 @@ def read_files(folder: Path) -> RunFiles:
     """Read a run directory; InputError if it is none."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder, expected a run directory")
+    for path in (folder / "run.json", folder / "summaries.jsonl", *sorted(folder.glob("events*.jsonl"))):
+        if path.exists() and not path.is_file():  # To read from a pipe could take for ever.
+            raise InputError(f"{path}: no regular file, expected one that holdfast wrote")
     log = read_run(folder)
     unread: list[str] = []
     return RunFiles(
