@@ -1,4 +1,4 @@
-"""Before, during and after a fault, in means over steps of one run: absolute times prove nothing here."""
+"""Before, during and after a fault, in medians over steps of one run: absolute times prove nothing here."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def phases(values: Sequence[float], fault: Fault, *, beside: int = 6) -> Phases:
-    """Return the means under a fault and in the steps beside it; the steps at its edges do not count."""
+    """Return the medians under a fault and in the steps beside it; the steps at its edges do not count."""
     assert fault.for_steps is not None
     start, end = fault.at_step, fault.at_step + fault.for_steps
     return Phases(
-        before=statistics.fmean(values[start - beside : start]),
-        during=statistics.fmean(values[start + 1 : end]),
-        after=statistics.fmean(values[end + 1 : end + 1 + beside]),
+        before=statistics.median(values[start - beside : start]),
+        during=statistics.median(values[start + 1 : end]),
+        after=statistics.median(values[end + 1 : end + 1 + beside]),
     )
 
 

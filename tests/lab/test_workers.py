@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disturbed import undisturbed
 from holdfast.faults import Fault, FaultKind
 from holdfast.lab.fork import Job, Lab, Result
 from holdfast.lab.recorder import StepRow
@@ -42,7 +43,7 @@ def result(lab: Lab) -> Result:
     """One run that meets all of the faults, one after the other."""
     args = ["--steps", "92", "--device", "emulated", "--op-ms", str(1000 * OP_S)]
     job = Job(module="holdfast.lab.jobs.dataparallel", ranks=2, args=args)
-    result = lab.run(job, list(FAULTS.values()))
+    result = undisturbed(lambda: lab.run(job, list(FAULTS.values())))
     assert result.exit_codes == [0, 0], result.logs
     return result
 
