@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from holdfast.values import Regrouped, WorkerDied, WorkerReturned
 
 pytestmark = [pytest.mark.processes, pytest.mark.alone]
 
-JOB = ("holdfast.lab.jobs.adaptive", "--pp", "2", "--microbatches", "2", "--steps", "250")
+JOB = ("holdfast.lab.jobs.adaptive", "--pp", "2", "--microbatches", "2", "--steps", "100")
+LONG = ("--steps", "250")
+"""The later word counts."""
 SLOWLY = ("--op-ms", "8")
 """Where somebody must have time to come back before the job is over; it changes no number."""
 
@@ -47,17 +50,33 @@ def _pid_of(run: Run, rank: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def calm() -> str:
-    """What is printed where nobody dies."""
+def lab() -> Iterator[Lab]:
+    """What starts jobs without the launcher."""
     with Lab() as lab:
-        result = lab.run(Job(module=JOB[0], ranks=4, args=list(JOB[1:])), timeout_s=120)
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def calm(lab: Lab) -> str:
+    """What is printed where nobody dies."""
+    return _printed(lab, *JOB[1:])
+
+
+@pytest.fixture(scope="module")
+def long_calm(lab: Lab) -> str:
+    """The same for the longer job."""
+    return _printed(lab, *JOB[1:], *LONG)
+
+
+def _printed(lab: Lab, *args: str) -> str:
+    result = lab.run(Job(module=JOB[0], ranks=4, args=list(args)), timeout_s=120)
     assert result.exit_codes == [0] * 4, result.logs
     return "\n".join(result.logs)
 
 
-def test_a_worker_that_dies_again_comes_back_again(tmp_path: Path, calm: str) -> None:
+def test_a_worker_that_dies_again_comes_back_again(tmp_path: Path, long_calm: str) -> None:
     """Also when its donor dies; generations only go up."""
-    with running(tmp_path, *_flags("--rejoin"), *SLOWLY) as run:
+    with running(tmp_path, *_flags("--rejoin"), *SLOWLY, *LONG) as run:
         run.wait_for_steps()
         os.kill(run.worker_pids()[2], signal.SIGKILL)
         wait_until(lambda: any(event.newcomers == [2] for event in _regroups(run)), 60)
@@ -67,14 +86,14 @@ def test_a_worker_that_dies_again_comes_back_again(tmp_path: Path, calm: str) ->
     generations = [event.generation for event in _regroups(run)]
     assert generations == sorted(set(generations))
     assert len([r for r in run.events().records if isinstance(r.event, WorkerDied)]) == 3
-    assert _digests(run.output) == _digests(calm), run.output
-    assert _losses(run.output) == _losses(calm)
+    assert _digests(run.output) == _digests(long_calm), run.output
+    assert _losses(run.output) == _losses(long_calm)
     assert "rank 2 took over" in run.output
 
 
-def test_a_worker_that_nobody_started_joins_and_takes_the_free_place(tmp_path: Path, calm: str) -> None:
+def test_a_worker_that_nobody_started_joins_and_takes_the_free_place(tmp_path: Path, long_calm: str) -> None:
     """Under a rank of its own; the job is the same to the last bit."""
-    with running(tmp_path, *_flags(), *SLOWLY) as run:
+    with running(tmp_path, *_flags(), *SLOWLY, *LONG) as run:
         run.wait_for_steps()
         os.kill(run.worker_pids()[2], signal.SIGKILL)
         joined = subprocess.run(
@@ -89,7 +108,7 @@ def test_a_worker_that_nobody_started_joins_and_takes_the_free_place(tmp_path: P
     back = [event for event in _regroups(run) if event.newcomers]
     assert [(event.newcomers, event.places) for event in back] == [([4], [0, 1, 3, 2])], run.output
     found = re.findall(r"rank 4 digest (\w+)", joined.stdout)
-    assert found == [_digests(calm)[2]], joined.stdout
+    assert found == [_digests(long_calm)[2]], joined.stdout
 
 
 def test_two_workers_change_places_and_the_bits_stay(tmp_path: Path, calm: str) -> None:
