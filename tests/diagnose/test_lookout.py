@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -290,3 +291,25 @@ def test_who_could_not_be_named_is_looked_for_again_at_twice_as_much() -> None:
     assert len(ripe_at) == MOST_LOOKS
     assert [step - since + 1 for step in ripe_at[1:]] == [2 * ENOUGH_STEPS, 4 * ENOUGH_STEPS]
     assert lookout.trouble.is_named
+
+
+def test_where_nobody_in_particular_was_named_what_comes_is_looked_into_as_well() -> None:
+    """Again and again, and each time at what came since; until somebody is named."""
+    lookout = Lookout()
+    ripe_at = []
+    for batch in SimulatedJob(harms=(HURT,), steps=240).run():
+        lookout.take(batch)
+        if lookout.is_ripe():
+            ripe_at.append(batch[0].step)
+            if len(ripe_at) < 4:
+                lookout.look_later()
+                assert lookout.trouble is not None
+                assert lookout.trouble.since_step == batch[0].step + 1
+                assert lookout.trouble.is_named
+            else:
+                assert all(
+                    profile.steps == ripe_at[-1] - ripe_at[-2] for profile in lookout.profiles().values()
+                )
+                lookout.close_case()
+    assert len(ripe_at) == 4
+    assert [b - a for a, b in pairwise(ripe_at)] == [4 * ENOUGH_STEPS] * 3

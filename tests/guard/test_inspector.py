@@ -7,6 +7,8 @@ from helpers import Ears
 from holdfast.guard.batches import Batch
 from holdfast.guard.inspector import Inspector
 from holdfast.telemetry import Channel, InCall, Step
+from holdfast.values import AnyEvent, SuspectsNamed
+from simulatedsteps import Harm, SimulatedJob
 
 
 def _batch(node: int, now_s: int, *ranks: int) -> Batch:
@@ -26,3 +28,21 @@ def test_who_left_for_good_is_forgotten_and_who_is_of_another_node_is_not(ears: 
     progress = inspector.progress()
     assert progress is not None
     assert progress.ranks == sorted(progress.channels) == sorted(progress.hosts) == [1, 2, 3]
+
+
+def test_who_gets_slow_while_all_are_is_named_once_the_others_are_well(ears: Ears) -> None:
+    """The steps take as long as before: it is no change, but what was told names nobody in particular."""
+    everybody = Harm(kind="compute", ranks=(0, 1, 2, 3), more_s=0.2, first=60, until=110)
+    one = Harm(kind="compute", ranks=(2,), more_s=0.2, first=110)
+    told: list[AnyEvent] = []
+    inspector = Inspector(tell=told.append, say=ears.say, ask=lambda ask: None)
+    for steps in SimulatedJob(harms=(everybody, one), steps=260).run():
+        now_s = steps[0].ended_s
+        calls = {
+            step.rank: InCall(rank=step.rank, calls=1, steps=1, since_s=None, channel=0) for step in steps
+        }
+        inspector.inspect([make_batch(0, now_s, steps=steps, calls=calls)], now_s)
+    named = [event for event in told if isinstance(event, SuspectsNamed)]
+    assert [[suspect.ranks for suspect in event.suspects] for event in named][1:] == [[[2]]], named
+    assert all(len(suspect.ranks) > 2 for suspect in named[0].suspects)
+    assert named[1].since_step > 100

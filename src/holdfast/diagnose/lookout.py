@@ -34,6 +34,8 @@ TOO_LONG_S = 20.0
 _RECENT = 20
 MOST_LOOKS = 3
 """Each at twice as much as the one before; then what is known is told, however little."""
+_LATER, _LATER_LARGE = 2, 5
+"""How often the time is doubled until the next look where nobody in particular was named."""
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,10 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """By rank."""
     is_told: bool = False
     is_named: bool = False
+    is_vague: bool = False
+    """Whether nobody in particular was: then it is looked into anew, as if it had begun where the last look
+    ended. Who becomes slow while the whole host is changes nothing about the job's steps, or little.
+    """
     looks: int = 0
     """How often it was looked into, and did not show enough."""
 
@@ -143,7 +149,9 @@ class Lookout:
     def is_ripe(self) -> bool:
         """Say whether it is time to name somebody."""
         trouble = self.trouble
-        if trouble is None or not trouble.is_told or trouble.is_named or not self._ends:
+        if trouble is None or not trouble.is_told or not self._ends:
+            return False
+        if trouble.is_named and not trouble.is_vague:
             return False
         times = 1 << trouble.looks
         lasted_s = self._ends[-1][1] - trouble.since_s
@@ -152,7 +160,7 @@ class Lookout:
         return is_long or lasted_s >= times * TOO_LONG_S
 
     def profiles(self) -> Mapping[int, Profile]:
-        """Return what the steps since the trouble began were made of."""
+        """Return what the steps since the trouble began, or was looked into, were made of."""
         assert self.trouble is not None
         return profiles_of(self._steps, since=self.trouble.since_step, until=self._last_step + 1)
 
@@ -184,7 +192,20 @@ class Lookout:
     def close_case(self) -> None:
         """Note that whoever could be named has been."""
         if self.trouble is not None:
-            self.trouble = msgspec.structs.replace(self.trouble, is_named=True)
+            self.trouble = msgspec.structs.replace(self.trouble, is_named=True, is_vague=False)
+
+    def look_later(self) -> None:
+        """Note that nobody in particular could be named, so that what comes is looked into as well."""
+        if self.trouble is not None and self._ends:
+            step, ended_s = self._ends[-1]
+            self.trouble = msgspec.structs.replace(
+                self.trouble,
+                since_step=step + 1,
+                since_s=ended_s,
+                is_named=True,
+                is_vague=True,
+                looks=_LATER if len(self._steps) <= LARGE else _LATER_LARGE,
+            )
 
     # --- changes ------------------------------------------------------------------------------
 

@@ -136,17 +136,28 @@ class Inspector:
         assert trouble is not None
         evidence = self._gather(trouble)
         suspects = name_suspects(evidence)
+        is_vague = _is_vague(suspects, ranks=len(evidence.now))
+        if trouble.is_named and (is_vague or _is_weak(suspects)):  # As was told already.
+            self._look_later(now_s)
+            return
         if _is_weak(suspects) and self.lookout.look_again():
             self._weak = (trouble.since_step, suspects)
             self._inquiry.ask(sorted(self._hosts), now_s=now_s)
             return
         self._weak = None
-        self.lookout.close_case()
+        if is_vague:
+            self._look_later(now_s)
+        else:
+            self.lookout.close_case()
         self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=suspects))
         self._say_suspects(suspects)
         if self._probing is not None and wants_probe(suspects):
             step_s = _step_s(evidence)
             self._probing.begin(suspects, sorted(evidence.now), step=self.lookout.last_step, step_s=step_s)
+
+    def _look_later(self, now_s: float) -> None:
+        self.lookout.look_later()
+        self._inquiry.ask(sorted(self._hosts), now_s=now_s)
 
     def _settle_for_weak(self) -> None:
         """Tell what was held back for another look, which will not come: the trouble is over."""
@@ -236,6 +247,11 @@ class Inspector:
 def _is_weak(suspects: Sequence[Suspect]) -> bool:
     """Say whether nobody could be named with some certainty."""
     return all(suspect.confidence < _WEAK for suspect in suspects)
+
+
+def _is_vague(suspects: Sequence[Suspect], *, ranks: int) -> bool:
+    """Say whether nobody in particular was named: nobody at all, or more than half of the ranks."""
+    return all(suspect.kind == "rank" and 2 * len(suspect.ranks) > ranks for suspect in suspects)
 
 
 def _step_s(evidence: Evidence) -> float:
