@@ -7,8 +7,8 @@ were slow one worker is; each as slow as makes the job as slow as it was. Whoeve
 
 The host of a virtual machine gives it to others now and then, in each of the three runs for another time.
 The kernel counts that (``steal``), whatever the job does. So steps in which more than a tenth of the machine
-was taken away are counted, in all three runs, as the median of the others that were alike: between two
-changes of what is slow, or of what was done about it. Where something was done the clock counts, always.
+was taken away are counted, in all three runs, as the median of the others that were alike: the same was slow,
+and the same in force. Where something was done the clock counts, always.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ _NIC = "slow_link rank=0-1 at=100000000 for=1 severity=2"
 _TAKEN = 0.1
 """A step in which others had more of the machine than this tells little of the job."""
 _LEAST_ALIKE = 4
-"""More than the steps around something that is done, where the clock counts."""
+"""Of fewer no median is taken."""
 _TRIED_FACTORS = (2.0, 4.0, 8.0)
 """By which a link is slowed down to find out what that costs the job; a little of it may cost nothing."""
 _TRIED_STEPS, _SETTLING_STEPS = 40, 5
@@ -66,6 +66,11 @@ class Band:
     words: str
     first: int
     last: int
+
+
+Kind = tuple[frozenset[int], int, int]
+"""Steps are alike in which the same faults were there, and the same was in force. None is like those around
+something that is done: there the clock counts."""
 
 
 @dataclass(frozen=True)
@@ -89,23 +94,29 @@ class Ran:
         counted = self.taken[_COUNTED_FROM + 1 :]
         return sum(each > _TAKEN for each in counted) / len(counted)
 
-    def undisturbed_s(self, bands: list[Band]) -> float:
-        """Return what it would have taken on a machine of its own."""
-        last = len(self.ends_s) - 1
-        done = [event.version for event in self.events if isinstance(event, Applied)]
-        changes = {step + more for step in done for more in (-2, 1)}
-        changes |= {edge for band in bands for edge in (band.first, band.last)}
-        edges = sorted({_COUNTED_FROM, last, *(edge for edge in changes if _COUNTED_FROM < edge < last)})
-        return sum(self._span_s(before, after) for before, after in pairwise(edges))
+    def undisturbed_s(self, bands: list[Band]) -> list[float]:
+        """Return what each step would have taken on a machine of its own, from the first that is counted."""
+        steps = range(_COUNTED_FROM + 1, len(self.ends_s))
+        own: dict[Kind, list[float]] = {}
+        for step in steps:
+            if self.taken[step] <= _TAKEN:
+                own.setdefault(self._kind(step, bands), []).append(self._clock_s(step))
+        usual_s = {kind: statistics.median(each) for kind, each in own.items() if len(each) >= _LEAST_ALIKE}
+        return [
+            usual_s.get(self._kind(step, bands), self._clock_s(step))
+            if self.taken[step] > _TAKEN
+            else self._clock_s(step)
+            for step in steps
+        ]
 
-    def _span_s(self, before: int, after: int) -> float:
-        """Return that of steps that are alike."""
-        steps = range(before + 1, after + 1)
-        times_s = {step: self.ends_s[step] - self.ends_s[step - 1] for step in steps}
-        own = [times_s[step] for step in steps if self.taken[step] <= _TAKEN]
-        if len(own) < _LEAST_ALIKE:
-            return sum(times_s.values())
-        return sum(own) + (len(times_s) - len(own)) * statistics.median(own)
+    def _clock_s(self, step: int) -> float:
+        return self.ends_s[step] - self.ends_s[step - 1]
+
+    def _kind(self, step: int, bands: list[Band]) -> Kind:
+        done = [event.version for event in self.events if isinstance(event, Applied)]
+        last = max((version for version in done if version <= step + 1), default=0)
+        slow = frozenset(number for number, band in enumerate(bands) if band.first < step <= band.last)
+        return slow, last, step if last and step - last <= 1 else 0
 
 
 def measure(options: argparse.Namespace) -> common.Part:
@@ -130,14 +141,12 @@ def _measure(case: str, shape: str, make: Any, options: argparse.Namespace) -> d
     acted = run(shape, steps, bands, act="S2,S3", kept=kept and kept / "acted")
     never = run(shape, steps, bands, kept=kept and kept / "never")
     healthy = run(shape, steps, [], kept=kept and kept / "healthy")
+    runs = (healthy, never, acted)
+    counted = [each.undisturbed_s(slow) for each, slow in zip(runs, ([], bands, bands), strict=True)]
     if options.plot is not None:
         options.plot.mkdir(parents=True, exist_ok=True)
-        picture = draw(shape, case, bands, [healthy, never, acted])
-        (options.plot / f"acting-{name}.svg").write_text(picture)
-    runs = (healthy, never, acted)
-    healthy_s, never_s, acted_s = (
-        each.undisturbed_s(slow) for each, slow in zip(runs, ([], bands, bands), strict=True)
-    )
+        (options.plot / f"acting-{name}.svg").write_text(draw(shape, case, bands, counted))
+    healthy_s, never_s, acted_s = map(sum, counted)
     done = [event for event in acted.events if isinstance(event, Applied)]
     decided = [event for event in acted.events if isinstance(event, Decided) and not event.is_dry]
     return {
@@ -304,12 +313,12 @@ def _taken(ends_s: list[float], reference: Reference) -> list[float]:
 _MEAN_STEPS = 15
 
 
-def draw(shape: str, case: str, bands: list[Band], runs: list[Ran]) -> str:
+def draw(shape: str, case: str, bands: list[Band], counted: list[list[float]]) -> str:
     """Return throughput over steps of the three runs as an SVG, and below it what was slow when."""
     names = ("without faults", "with them", "with them and --act")
     series = tuple(
         Series(name=name, points=_pace(each), is_reference=not number, is_main=number == len(names) - 1)
-        for number, (name, each) in enumerate(zip(names, runs, strict=True))
+        for number, (name, each) in enumerate(zip(names, counted, strict=True))
     )
     faults = tuple(
         Series(name=f"slow {kind}", points=_slow(bands, kind), is_step=True, is_area=kind == "device")
@@ -319,7 +328,10 @@ def draw(shape: str, case: str, bands: list[Band], runs: list[Ran]) -> str:
     return chart.draw(
         Chart(
             title=f"Slow workers and links, worked around: {case}, {shape}",
-            subtitle=("8 workers, real processes, emulated accelerators, CPU with gloo",),
+            subtitle=(
+                "8 workers, real processes, emulated accelerators, CPU with gloo",
+                "steps in which others had the machine are drawn as the median of those alike",
+            ),
             x_label="step",
             panels=(
                 Panel(y_label="steps per minute", series=series),
@@ -329,9 +341,9 @@ def draw(shape: str, case: str, bands: list[Band], runs: list[Ran]) -> str:
     )
 
 
-def _pace(ran: Ran) -> tuple[tuple[float, float], ...]:
+def _pace(steps_s: list[float]) -> tuple[tuple[float, float], ...]:
     """Return steps per minute over some steps at a time."""
-    edges = list(enumerate(ran.ends_s))[::_MEAN_STEPS]
+    edges = list(enumerate(accumulate(steps_s, initial=0.0), start=_COUNTED_FROM))[::_MEAN_STEPS]
     return tuple(
         ((first + last) / 2, 60 * (last - first) / (end_s - begin_s))
         for (first, begin_s), (last, end_s) in pairwise(edges)
