@@ -145,12 +145,11 @@ class Inspector:
             self._inquiry.ask(sorted(self._hosts), now_s=now_s)
             return
         self._weak = None
-        if is_vague:
-            self._look_later(now_s)
-        else:
-            self.lookout.close_case()
+        self.lookout.close_case()
         self._tell(SuspectsNamed(since_step=trouble.since_step, suspects=suspects))
         self._say_suspects(suspects)
+        if is_vague:  # Once it is told: whoever acts reckons from where the trouble began.
+            self._look_later(now_s)
         if self._probing is not None and wants_probe(suspects):
             step_s = _step_s(evidence)
             self._probing.begin(suspects, sorted(evidence.now), step=self.lookout.last_step, step_s=step_s)
