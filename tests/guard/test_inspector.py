@@ -35,7 +35,15 @@ def test_who_gets_slow_while_all_are_is_named_once_the_others_are_well(ears: Ear
     everybody = Harm(kind="compute", ranks=(0, 1, 2, 3), more_s=0.2, first=60, until=110)
     one = Harm(kind="compute", ranks=(2,), more_s=0.2, first=110)
     told: list[AnyEvent] = []
-    inspector = Inspector(tell=told.append, say=ears.say, ask=lambda ask: None)
+    known_since = []
+
+    def tell(event: AnyEvent) -> None:
+        told.append(event)
+        if isinstance(event, SuspectsNamed):
+            trouble = inspector.lookout.trouble
+            known_since.append(trouble.since_step if trouble is not None else None)
+
+    inspector = Inspector(tell=tell, say=ears.say, ask=lambda ask: None)
     for steps in SimulatedJob(harms=(everybody, one), steps=260).run():
         now_s = steps[0].ended_s
         calls = {
@@ -46,3 +54,4 @@ def test_who_gets_slow_while_all_are_is_named_once_the_others_are_well(ears: Ear
     assert [[suspect.ranks for suspect in event.suspects] for event in named][1:] == [[[2]]], named
     assert all(len(suspect.ranks) > 2 for suspect in named[0].suspects)
     assert named[1].since_step > 100
+    assert known_since == [event.since_step for event in named]  # Who acts reckons from there.
