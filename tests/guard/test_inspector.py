@@ -35,7 +35,7 @@ def test_who_gets_slow_while_all_are_is_named_once_the_others_are_well(ears: Ear
     everybody = Harm(kind="compute", ranks=(0, 1, 2, 3), more_s=0.2, first=60, until=110)
     one = Harm(kind="compute", ranks=(2,), more_s=0.2, first=110)
     told: list[AnyEvent] = []
-    known_since = []
+    known_since: list[int | None] = []
 
     def tell(event: AnyEvent) -> None:
         told.append(event)
