@@ -22,7 +22,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from pairs import join_group, rank, tell
 
-STALL_S = 0.1
+STALL_S = 0.3
 _TALKS = {"group", "src", "dst", "p2p_op_list"}
 _SILENT = ("get_", "new_", "init_", "destroy_", "split_", "shrink_", "is_")
 called: set[str] = set()
