@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pairs import join_group, rank, tell
 
 STEPS, STALLED, STALL_S = 6, (2, 4), 0.2
-"""Of each kind of job; rank 1 stalls before the forward pass of the stalled ones, for longer than a host does."""
+"""Of each kind of job; rank 1 stalls before the forward pass of the stalled ones, longer than a host does."""
 Net = Callable[[torch.Tensor], Any]
 
 
