@@ -81,6 +81,18 @@ def test_a_slow_job_that_nobody_acts_on_costs_what_its_steps_were_seen_to_take()
     assert incident.closed_at == at(140)
 
 
+def test_what_is_over_is_not_told_anew_to_who_looks_again() -> None:
+    """Views of a long run share its past, and only what goes on is another one."""
+    story = Story()
+    for record in [*OPENING, tell(80, slowed(50)), tell(140, relieved(90)), tell(180, slowed(150))]:
+        story.add(record)
+    before = story.view().incidents
+    story.add(tell(200, StepSeen(rank=0, step=170)))
+    after = story.view().incidents
+    assert after[0] is before[0]
+    assert after[1].lost_s > before[1].lost_s
+
+
 def test_a_slow_job_that_gets_slower_and_a_little_better_is_still_one() -> None:
     """Each level counts for the steps that had it, against the first healthy one."""
     view = tell_story(

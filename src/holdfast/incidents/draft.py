@@ -54,6 +54,8 @@ class Draft(msgspec.Struct, kw_only=True):
     """Lost before the others went on without who died."""
     went_on: tuple[int, str] | None = None
     """The first step that was seen after that, and when."""
+    shown: Incident | None = None
+    """As it was last viewed: who looks again and again at a long run is not to hold its past many times."""
 
     def tell(self, name: StageName, record: Record, words: str | None = None) -> None:
         """Add a moment."""
@@ -137,8 +139,8 @@ class Draft(msgspec.Struct, kw_only=True):
         return self.lost_s if self.went_on is None else self.stood_s
 
     def view(self, step: int) -> Incident:
-        """Return it as it is now, with the last step that was seen."""
-        return Incident(
+        """Return it as it is now, with the last step that was seen; the same one while it does not change."""
+        incident = Incident(
             incident_id=self.incident_id,
             kind=self.kind,
             opened_at=self.opened_at,
@@ -152,6 +154,9 @@ class Draft(msgspec.Struct, kw_only=True):
             paid_s=self.paid_s,
             saved_s=self._saved(step),
         )
+        if self.shown is None or incident != self.shown:
+            self.shown = incident
+        return self.shown
 
 
 def open_draft(
