@@ -142,7 +142,8 @@ class Looker(threading.Thread):
 
     def __init__(self, server: Served, paths: list[str], *, every_s: float = 0.25) -> None:
         super().__init__(daemon=True)
-        self.seconds: list[float] = []
+        self.took: dict[str, list[float]] = {path: [] for path in paths}
+        """Seconds, by page."""
         self.failures = 0
         self._server, self._paths, self._every_s = server, paths, every_s
         self._is_over = threading.Event()
@@ -151,10 +152,11 @@ class Looker(threading.Thread):
         """Look until told to stop."""
         number = 0
         while not self._is_over.wait(self._every_s):
-            status, seconds = self._server.get(self._paths[number % len(self._paths)])
+            path = self._paths[number % len(self._paths)]
+            status, seconds = self._server.get(path)
             number += 1
             if status == 200:
-                self.seconds.append(seconds)
+                self.took[path].append(seconds)
             else:
                 self.failures += 1
 

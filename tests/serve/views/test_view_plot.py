@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 from holdfast.incidents.values import Incident, Stage
 from holdfast.serve.store import PacePoint
+from holdfast.serve.web.spark import draw_spark
 from holdfast.serve.web.views.pace import make_pace
-from holdfast.serve.web.views.plot import describe, draw_pace, draw_spark
+from holdfast.serve.web.views.plot import describe, draw_pace
 
 START = datetime(2026, 11, 17, 11, 0, tzinfo=UTC)
 
@@ -75,5 +76,5 @@ def test_a_gap_is_not_bridged() -> None:
 def test_without_points_there_is_no_figure() -> None:
     """One point is none for a line."""
     assert draw_pace(make_pace([], [_slow()])) == ""
-    assert draw_spark(tuple(_points(1))) == ""
-    ET.fromstring(str(draw_spark(tuple(_points(40)))))
+    assert draw_spark(_points(1)) == ""
+    ET.fromstring(str(draw_spark(_points(40))))

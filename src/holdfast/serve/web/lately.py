@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
+from markupsafe import Markup
 
 from holdfast.incidents.values import RunView
-from holdfast.serve.store import PacePoint, RunRow, Store
+from holdfast.serve.store import RunRow, Store
 from holdfast.serve.web.live import Live
+from holdfast.serve.web.spark import draw_spark
 from holdfast.serve.web.trouble import spare
 from holdfast.serve.web.turns import Turns
 
@@ -43,8 +45,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     view: RunView
     open: int
     """Incidents that are not over."""
-    pace: tuple[PacePoint, ...]
-    """Of its last hour."""
+    step_s: float | None
+    """What a step took last; None: nobody told."""
+    spark: Markup
+    """Its steps of the last hour, drawn once: lists are looked at again and again."""
 
 
 class Lately:
@@ -106,10 +110,16 @@ class Lately:
             return None
         view, row = found
         since = (datetime.fromisoformat(row.heard_at) - _PACE_OF).isoformat()
-        pace = tuple(self._store.pace(key, points=_POINTS, since=since))
-        opened = sum(each.is_open for each in view.incidents)
-        now_s = time.monotonic()
-        look = Look(change=change, heard_at=row.heard_at, at_s=now_s, view=view, open=opened, pace=pace)
+        points = self._store.pace(key, points=_POINTS, since=since)
+        look = Look(
+            change=change,
+            heard_at=row.heard_at,
+            at_s=time.monotonic(),
+            view=view,
+            open=sum(each.is_open for each in view.incidents),
+            step_s=points[-1].step_s if points else None,
+            spark=draw_spark(points),
+        )
         with self._lock:
             self._looks[key] = look
             self._looks.move_to_end(key)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from html import escape
 from itertools import pairwise
-from statistics import median, quantiles
+from statistics import median
 
 from markupsafe import Markup
 
@@ -15,6 +14,7 @@ from holdfast.diagnose.telling import tell_duration
 from holdfast.serve.axis import Axis
 from holdfast.serve.store import PacePoint
 from holdfast.serve.svg import num
+from holdfast.serve.web.spark import highest
 from holdfast.serve.web.views.pace import Mark, Pace
 from holdfast.serve.web.views.words import parse, say_span
 
@@ -31,7 +31,7 @@ def draw_pace(pace: Pace) -> Markup:
         return Markup("")
     times = [_seconds(point) for point in pace.points]
     across = Axis(times[0], times[-1] if times[-1] > times[0] else times[0] + 1.0, (0.0, _WIDE))
-    up = Axis.over([_highest(pace.points)], (_HIGH, 0.0))
+    up = Axis.over([highest(pace.points)], (_HIGH, 0.0))
     total = _TOP + _HIGH + 24
     parts = [
         f'<svg class="pace" width="100%" height="{num(total)}" role="img" '
@@ -66,35 +66,9 @@ def describe(pace: Pace) -> str:
     return "; ".join(told)
 
 
-@lru_cache(maxsize=1000)  # Lists of many runs are drawn again and again, and most lines stay as they are.
-def draw_spark(points: tuple[PacePoint, ...]) -> Markup:
-    """Return the last step times as a tiny line."""
-    if len(points) < 2:
-        return Markup("")
-    highest = max(_highest(points), 1e-9)
-    step = 100 / (len(points) - 1)
-    places = [
-        (index * step, 22 - 20 * min(point.step_s / highest, 1.0)) for index, point in enumerate(points)
-    ]
-    path = "M" + "L".join(f"{num(x)} {num(y)}" for x, y in places)
-    words = f"from {tell_duration(points[0].step_s)} to {tell_duration(points[-1].step_s)}"
-    return Markup(
-        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{}">'
-        '<path class="base" d="M0 22H100"/><path d="{}"/></svg>'
-    ).format(f"step times, {words}", path)
-
-
 def _seconds(point: PacePoint) -> float:
     at = parse(point.at)
     return at.timestamp() if at is not None else 0.0
-
-
-def _highest(points: Sequence[PacePoint]) -> float:
-    """Return the top of the figure: a single step that took ages must not flatten all others."""
-    values = [point.step_s for point in points]
-    slowest = [point.slowest_s for point in points]
-    top = quantiles(values, n=100)[97] if len(values) > 20 else max(values)
-    return 1.25 * max(top, median(slowest), 1e-6)
 
 
 def _listed(points: Sequence[PacePoint]) -> str:

@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from holdfast.incidents.values import RunView
-from holdfast.serve.store import PacePoint, RunRow
+from holdfast.serve.store import RunRow
 from holdfast.serve.web.context import Context
+from holdfast.serve.web.lately import Look as Seen
 from holdfast.serve.web.trouble import spare
 from holdfast.serve.web.views.looks import KIND_LOOKS, LIVE, RUN_LOOKS, SILENT, Look, urgency
-from holdfast.serve.web.views.plot import draw_spark
 from holdfast.serve.web.views.words import (
     SILENT_S,
     headline,
@@ -50,16 +50,17 @@ class Line(NamedTuple):
     order: int
 
 
-def make_line(row: RunRow, view: RunView, points: tuple[PacePoint, ...], now: datetime) -> Line:
+def make_line(row: RunRow, seen: Seen, now: datetime) -> Line:
     """Return a run as a line."""
+    view = seen.view
     is_silent = is_run_silent(row, view, now)
     return Line(
         key=row.key,
         name=row.name,
         look=SILENT if is_silent else RUN_LOOKS[view.state],
-        step=max(view.step, row.step) if points or view.step >= 0 else -1,
-        step_s=say_step(points[-1].step_s if points else None),
-        spark=draw_spark(points),
+        step=max(view.step, row.step) if seen.step_s is not None or view.step >= 0 else -1,
+        step_s=say_step(seen.step_s),
+        spark=seen.spark,
         workers=say_count(view.world_size, "worker"),
         nodes=say_count(view.nodes or row.nodes, "node"),
         why=_why(view, is_silent=is_silent),
@@ -81,7 +82,7 @@ def list_values(context: Context, text: str, now: datetime) -> dict[str, Any]:
     """Return what the list shows; blocks."""
     rows = context.store.runs(text=text, limit=MOST_RUNS)
     looks = context.lately.look(rows)
-    found = [spare(row.key, make_line, row, look.view, look.pace, now) for row, look in looks]
+    found = [spare(row.key, make_line, row, look, now) for row, look in looks]
     lines = [line for line in found if line is not None]
     lines.sort(key=lambda line: line.order)  # Within the same, as it was: last heard first.
     return {
