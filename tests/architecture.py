@@ -111,6 +111,12 @@ _DANGEROUS = re.compile(
 MAY_BE_DANGEROUS = {"holdfast.job.boot": frozenset({"builtins.exec", "builtins.compile"})}
 """``boot`` runs the user's own script, as the interpreter would."""
 
+_DECODING = re.compile(r"msgspec\.(json|msgpack)\.(decode|Decoder)")
+_PLAIN = frozenset(
+    {"Any", "Raw", "bool", "bytes", "dict", "float", "int", "list", "msgspec", "set", "str", "tuple"}
+)
+"""What types are made of that msgspec need not learn."""
+
 # --- the checks -------------------------------------------------------------------------------
 
 
@@ -148,7 +154,12 @@ def check_module(text: str, module: str) -> list[Violation]:
     except SyntaxError as error:
         return [Violation(_file(module), error.lineno or 1, f"does not parse: {error.msg}")]
     reader = _Reader(module, tree)
-    found = [*_check_rooms(reader), *_check_libraries(reader), *_check_danger(reader)]
+    found = [
+        *_check_rooms(reader),
+        *_check_libraries(reader),
+        *_check_danger(reader),
+        *_check_decoders(reader),
+    ]
     if _room(module) in PURE_ROOMS:
         found += [*_check_purity(reader), *_check_set_order(tree, _room(module))]
     return sorted({Violation(_file(module), line, message) for line, message in found})
@@ -196,7 +207,7 @@ class _Seen(NamedTuple):
     name: str
     line: int
     is_lazy: bool = False
-    """Imported inside a function or under TYPE_CHECKING: not when the module is loaded."""
+    """Imported or called inside a function or under TYPE_CHECKING: not when the module is loaded."""
     call: ast.Call | None = None
     """The call, where the name is called."""
 
@@ -241,7 +252,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._full_name(node.func)
-        self.uses.append(_Seen(name, node.lineno, call=node))
+        self.uses.append(_Seen(name, node.lineno, is_lazy=self._lazy_depth > 0, call=node))
         if name in {"importlib.import_module", "builtins.__import__"} and node.args:
             wanted = node.args[0]
             if isinstance(wanted, ast.Constant) and isinstance(wanted.value, str):
@@ -369,6 +380,30 @@ def _modules_behind(name: str, importer: str, modules: Collection[str]) -> Itera
 
 
 # --- purity and danger ------------------------------------------------------------------------
+
+
+def _check_decoders(reader: _Reader) -> Iterator[Finding]:
+    """Find types that are learned when they are first needed: two threads that do so at once end the process.
+
+    (msgspec 0.22 reads what another thread has half learned.) What a module learns while it is loaded, one
+    thread does.
+    """
+    for use in reader.uses:
+        if use.call is None or not use.is_lazy or not _DECODING.fullmatch(use.name):
+            continue
+        types = [keyword.value for keyword in use.call.keywords if keyword.arg == "type"]
+        if use.name.endswith(".Decoder"):
+            types += use.call.args[:1]
+        if {name for each in types for name in _words(each)} - _PLAIN:
+            yield use.line, "learns a type when it is needed; make its Decoder when the module is loaded"
+
+
+def _words(node: ast.expr) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
 
 
 def _check_purity(reader: _Reader) -> Iterator[Finding]:

@@ -233,6 +233,13 @@ GUILTY = [
     ("job.boot", "eval('1')", "eval runs what it reads"),
     ("job.executor", "import torch\ntorch.load('f', weights_only=False)", "weights_only=False unpickles"),
     ("plan.ops", "def f(:", "does not parse"),
+    # Threads.
+    (
+        "guard.log",
+        "import msgspec\ndef f():\n    msgspec.json.decode(b'', type=list[Step])",
+        "3: learns a type",
+    ),
+    ("guard.log", "from msgspec import json\ndef f():\n    json.Decoder(wire.Step)", "3: learns a type"),
 ]
 
 INNOCENT = [
@@ -279,6 +286,8 @@ INNOCENT = [
     ("plan.roles", "def f(xs):\n    xs = set(xs)\n    xs = sorted(xs)\n    return list(xs)"),
     ("plan.roles", "def f(dead: set[int]): ...\ndef g(dead: list[int]):\n    return [x for x in dead]"),
     ("observe.trace", "for x in set(xs):\n    print(x, open('f'))"),
+    ("guard.log", "import msgspec\ndef f():\n    msgspec.json.decode(b'', type=dict[str, msgspec.Raw])"),
+    ("guard.log", "import msgspec\n_STEP = msgspec.json.Decoder(Step)\ndef f():\n    _STEP.decode(b'')"),
 ]
 
 

@@ -95,7 +95,7 @@ class Served:
             reply = connection.getresponse()
             reply.read()
             return reply.status, time.monotonic() - began_s
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return 0, time.monotonic() - began_s
         finally:
             connection.close()
@@ -126,8 +126,11 @@ class Crowd:
 
     def drained_s(self) -> float:
         """Wait for the end; return how long after the last event all of them were acknowledged."""
-        replies = [json.loads(part.communicate()[0] or b'{"drained_s": -1}') for part in self._parts]
-        return max(float(reply["drained_s"]) for reply in replies)
+        replies = [part.communicate()[0] for part in self._parts]
+        for part in self._parts:
+            if part.returncode:
+                raise SystemExit(f"a sender ended with {part.returncode}; nothing can be said of the server")
+        return max(float(json.loads(reply)["drained_s"]) for reply in replies)
 
     def written(self) -> dict[str, list[str]]:
         """Return the ids of the events on disk, by job."""

@@ -34,6 +34,7 @@ from holdfast.observe.eventlog import read_run
 from holdfast.telemetry import Step
 from holdfast.values import Record, StepSeen
 
+_RUN_INFO = msgspec.json.Decoder(RunInfo)
 STEPS = 360
 STAGES = 2
 MICROBATCHES = 4
@@ -122,7 +123,7 @@ class Follower:
             info = self._run_dir / "run.json"
             if not info.exists():
                 return []
-            self._rings = Rings(Path(msgspec.json.decode(info.read_bytes(), type=RunInfo).rings))
+            self._rings = Rings(Path(_RUN_INFO.decode(info.read_bytes()).rings))
         self.steps += self._rings.read()
         self.outcome = read_logs(self._run_dir)
         known = len(self.records)

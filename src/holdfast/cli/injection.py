@@ -27,6 +27,7 @@ from holdfast.lab.targets import RingTargets
 from holdfast.observe.eventlog import read_run
 from holdfast.values import AttemptStarted, FaultInjected, FaultRelieved
 
+_RUN_INFO = msgspec.json.Decoder(RunInfo)
 LAB_FOLDER = "lab"
 """Below the run directory: where workers of the lab find their faults and leave their records."""
 
@@ -152,6 +153,6 @@ def _check_reach(faults: Sequence[Fault], lab: Path) -> None:
 def _read_info(run_dir: Path) -> RunInfo:
     file = run_dir / "run.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=RunInfo)
+        return _RUN_INFO.decode(file.read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise InputError(f"{file}: {error}") from error

@@ -24,6 +24,7 @@ from holdfast.job.files import replace_file
 from holdfast.shipment import MOST_ORDERS, Order
 from holdfast.values import AnyEvent, Ordered
 
+_ORDER = msgspec.json.Decoder(Order)
 _MOST_BYTES = 16 << 10
 _LONGEST = 200
 """Letters of what a person wrote that reach the log."""
@@ -125,7 +126,7 @@ def _read(file: Path) -> Order | None:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return None
             data = opened.read(_MOST_BYTES + 1)
-        order = msgspec.json.decode(data, type=Order) if len(data) <= _MOST_BYTES else None
+        order = _ORDER.decode(data) if len(data) <= _MOST_BYTES else None
         if order is not None and ORDER_ID.fullmatch(order.order_id) and order.order_id == file.stem:
             return order
     return None

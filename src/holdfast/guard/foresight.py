@@ -40,6 +40,9 @@ class Wish(msgspec.Struct, frozen=True):
     """Not a schedule is wanted, but who had better take which place."""
 
 
+_WISH = msgspec.json.Decoder(Wish)
+
+
 class Made(msgspec.Struct, frozen=True):
     """One that has been; empty: there is none."""
 
@@ -47,6 +50,9 @@ class Made(msgspec.Struct, frozen=True):
     schedule: str = ""
     moves: list[tuple[int, int]] = []
     """From place to place, as numbers."""
+
+
+_MADE = msgspec.json.Decoder(Made)
 
 
 class Foresight:
@@ -136,7 +142,7 @@ class Foresight:
     def _listen(self, stdout: IO[bytes], room: int) -> None:
         for line in stdout:
             with contextlib.suppress(msgspec.MsgspecError):
-                made = msgspec.json.decode(line, type=Made)
+                made = _MADE.decode(line)
                 if made.moves and self.on_advice is not None:
                     self.on_advice(made.wish.problem, made.moves)
                 with self._lock:
@@ -160,7 +166,7 @@ def main() -> None:
     def read() -> None:
         for line in sys.stdin.buffer:
             with is_there:
-                wishes.append(msgspec.json.decode(line, type=Wish))
+                wishes.append(_WISH.decode(line))
                 is_there.notify()
         os._exit(0)
 

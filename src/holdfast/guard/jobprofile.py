@@ -59,6 +59,9 @@ class JobProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Of all connections, from the order until the traces were there."""
 
 
+_JOB_PROFILE = msgspec.json.Decoder(JobProfile)
+
+
 class Errands(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the nodes."""
 
@@ -96,7 +99,7 @@ def _traces(folder: Path) -> dict[int, str]:
 def read_profile(path: Path) -> JobProfile:
     """Read a profile that was kept; InputError if it is none."""
     try:
-        profile = msgspec.json.decode(path.read_bytes(), type=JobProfile)
+        profile = _JOB_PROFILE.decode(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -44,6 +44,9 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     """Of the launcher's node: workers there are seen by its guard."""
 
 
+_INVITATION = msgspec.json.Decoder(Invitation)
+
+
 def invite(run_dir: Path, invitation: Invitation) -> None:
     """Write the invitation, in place of one of an earlier attempt."""
     fresh = run_dir / f".{FILE}.{os.getpid()}"
@@ -63,7 +66,7 @@ def read_invitation(run_dir: Path) -> Invitation:
     """Return the invitation to a run; ``InputError`` if there is none."""
     file = run_dir / FILE
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Invitation)
+        return _INVITATION.decode(file.read_bytes())
     except FileNotFoundError:
         raise InputError(
             f"{file} is not there: expected the run directory of a job that survives deaths"

@@ -21,6 +21,9 @@ class _Word(msgspec.Struct, frozen=True):
     act: str
 
 
+_WORD = msgspec.json.Decoder(_Word)
+
+
 def parse_levels(words: str) -> frozenset[Level]:
     """Return the levels of ``all``, ``none`` or a list such as ``S2,S3``; what is done may be undone."""
     text = words.strip().lower()
@@ -60,6 +63,6 @@ class Allowed:
             changed_ns = self._file.stat().st_mtime_ns
             if changed_ns != self._seen_ns:
                 self._seen_ns = changed_ns
-                self._levels = parse_levels(msgspec.json.decode(self._file.read_bytes(), type=_Word).act)
+                self._levels = parse_levels(_WORD.decode(self._file.read_bytes()).act)
                 self.on_change()
         return self._levels

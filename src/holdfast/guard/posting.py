@@ -27,6 +27,7 @@ import msgspec
 from holdfast.errors import InputError
 from holdfast.shipment import Receipt, Shipment
 
+_RECEIPT = msgspec.json.Decoder(Receipt)
 TOKEN_ENV = "HOLDFAST_TOKEN"
 CA_ENV = "HOLDFAST_CA_FILE"
 PATH = "/api/v1/shipments"
@@ -234,7 +235,7 @@ def _left(over_s: float) -> float:
 def _judge(status: int, headers: Mapping[str, str], reply: bytes) -> Outcome:
     if status == 200:
         try:
-            return Outcome(receipt=msgspec.json.decode(reply, type=Receipt))
+            return Outcome(receipt=_RECEIPT.decode(reply))
         except (msgspec.MsgspecError, RecursionError) as error:
             return Outcome(failure="no receipt", words=f"its answer is no receipt: {error}")
     words = f"it answers {status}{_reason(reply)}"

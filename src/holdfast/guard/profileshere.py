@@ -23,6 +23,8 @@ from holdfast.job.files import replace_file
 from holdfast.job.profiling import profile_path, profiled_path
 from holdfast.telemetry import ProfileOrder, ProfileResult
 
+_PROFILE_RESULT = msgspec.json.Decoder(ProfileResult)
+_FOUND = msgspec.msgpack.Decoder(Found)
 PATIENCE_S = 180.0
 """For all ranks of a node to have profiled, from the order on."""
 _REDUCING_S = 300.0
@@ -94,7 +96,7 @@ class ProfilesHere:
         for rank in order.ranks:
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 path = profiled_path(self._rings, order.id, rank)
-                found.append(msgspec.json.decode(path.read_bytes(), type=ProfileResult))
+                found.append(_PROFILE_RESULT.decode(path.read_bytes()))
         return found
 
     def _reduce(self, order: ProfileOrder) -> NodeProfile | None:
@@ -128,7 +130,7 @@ class ProfilesHere:
             self._reducer.wait()
         found = Found(reduced=[], unread=[])
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # Then all of its ranks are missing.
-            found = msgspec.msgpack.decode((Path(order.folder) / _REDUCED).read_bytes(), type=Found)
+            found = _FOUND.decode((Path(order.folder) / _REDUCED).read_bytes())
         return self._close(order, found)
 
     def _close(self, order: ProfileOrder, found: Found) -> NodeProfile:

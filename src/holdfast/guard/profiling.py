@@ -22,6 +22,7 @@ from holdfast.job.files import replace_file
 from holdfast.telemetry import ProfileOrder
 from holdfast.values import AnyEvent, Profiled
 
+_WISH = msgspec.json.Decoder(Wish)
 LENGTH_S = 5.0
 """Of a profile, where nobody has said how many steps."""
 LEAST_STEPS, MOST_STEPS = 5, 1000
@@ -91,7 +92,7 @@ class Profiling:
             return None
         self._heeded = version
         with contextlib.suppress(OSError, msgspec.MsgspecError):  # What cannot be read is no request.
-            return msgspec.json.decode(path.read_bytes(), type=Wish)
+            return _WISH.decode(path.read_bytes())
         return None
 
     def _begin(self, progress: Progress, now_s: float, why: str, wish: Wish | None = None) -> None:

@@ -11,6 +11,8 @@ from holdfast.job.attendant import answer_path, ask_path
 from holdfast.job.files import replace_file
 from holdfast.telemetry import Ask, Lines
 
+_LINES = msgspec.json.Decoder(Lines)
+
 
 class Questions:
     """One question at a time; a newer one replaces it."""
@@ -31,7 +33,7 @@ class Questions:
         found = []
         for path in self._paths():
             with contextlib.suppress(OSError, msgspec.MsgspecError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=Lines))
+                found.append(_LINES.decode(path.read_bytes()))
         return found
 
     def _paths(self) -> list[Path]:

@@ -29,6 +29,7 @@ from holdfast.observe.kineto import read_trace
 from holdfast.observe.places import list_files
 from holdfast.telemetry import Channel
 
+_USAGE = msgspec.msgpack.Decoder(dict[int, dict[str, Series]])
 ENDINGS = (".json", ".json.gz")
 _SHARED = ("cpu", "device", "network")
 """Resources that decide how fast a function is."""
@@ -174,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
     os.nice(_NICE)
-    usage = msgspec.msgpack.decode(args.usage.read_bytes(), type=dict[int, dict[str, Series]])
+    usage = _USAGE.decode(args.usage.read_bytes())
     cores = max(1, len(os.sched_getaffinity(0)) // _TRAINING)
     traces = [str(path) for path in args.traces]
     found = list(reduce_all(traces, usage=usage, spread=on_cores(len(traces), cores)))

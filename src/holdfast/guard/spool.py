@@ -20,6 +20,7 @@ from holdfast.observe.tail import Line, Place, read_on
 from holdfast.shipment import MOST_BYTES, MOST_EVENTS, MOST_SUMMARIES, Run, Shipment
 from holdfast.telemetry import Summary
 
+_RUN_INFO = msgspec.json.Decoder(RunInfo)
 _LONGEST = MOST_BYTES - (1 << 18)
 """Of a line: what is around it has to fit in as well."""
 _MOST_WORDS, _LONGEST_WORD = 200, 400
@@ -33,6 +34,9 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     events: Place = Place()
     summaries: Place = Place()
+
+
+_SENT = msgspec.json.Decoder(Sent)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +117,7 @@ class Spool:
 
     def _read(self, server: str) -> Sent:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            sent = msgspec.json.decode(self._file.read_bytes(), type=Sent)
+            sent = _SENT.decode(self._file.read_bytes())
             if sent.server == server:
                 return sent
         return Sent(server=server)
@@ -122,7 +126,7 @@ class Spool:
 def describe_run(run_dir: Path, key: str = "") -> Run:
     """Return which run it is, by its ``run.json`` where there is one, and it is this run's."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, RecursionError):
-        info = msgspec.json.decode((run_dir / "run.json").read_bytes(), type=RunInfo)
+        info = _RUN_INFO.decode((run_dir / "run.json").read_bytes())
         if not key or info.key == key:
             return run_of(info, run_dir)
     return Run(key=key or key_of(run_dir), name=_name_of(run_dir))

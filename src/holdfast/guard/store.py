@@ -14,6 +14,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousStoreInfo
 from holdfast.guard.deaths import is_victim
 from holdfast.values import Death
 
+_DEATH = msgspec.json.Decoder(Death)
 _OTHER_NODES_S = 2.0
 _NO_SHARED_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
 
@@ -75,5 +76,5 @@ def exchange_deaths(store: Store, mine: Death, *, prefix: str) -> Sequence[Death
                 board.wait(["2"], limit)
         keys = [f"{number}" for number in range(1, board.add("count", 0) + 1)]
         board.wait(keys, limit)
-        deaths = [msgspec.json.decode(board.get(key), type=Death) for key in keys]
+        deaths = [_DEATH.decode(board.get(key)) for key in keys]
     return deaths

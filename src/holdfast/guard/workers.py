@@ -26,6 +26,7 @@ from holdfast.job.lastwords import SURVIVES, LastWords
 from holdfast.job.messages import NEWCOMER_ENV
 from holdfast.values import Death
 
+_LAST_WORDS = msgspec.json.Decoder(LastWords)
 _STUCK_S = 5.0
 
 
@@ -160,7 +161,7 @@ class Worker:
         found = None
         for line in self._report.split(b"\n"):
             with contextlib.suppress(msgspec.DecodeError):
-                found = msgspec.json.decode(line, type=LastWords)
+                found = _LAST_WORDS.decode(line)
         return found
 
     def _native(self) -> str:

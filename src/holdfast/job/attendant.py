@@ -22,6 +22,8 @@ from holdfast.job.files import replace_file
 from holdfast.job.profiling import profile_path
 from holdfast.telemetry import Ask, Lines, LineSeen, ProfileOrder
 
+_ASK = msgspec.json.Decoder(Ask)
+_PROFILE_ORDER = msgspec.json.Decoder(ProfileOrder)
 LOOK_EVERY_S = 0.5
 SAMPLE_EVERY_S = 0.005
 LONGEST_S = 10.0
@@ -80,13 +82,13 @@ class Attendant:
     def _look_for_order(self) -> None:
         letter = self._orders.new()
         if letter is not None:
-            self._on_profile(msgspec.json.decode(letter, type=ProfileOrder))
+            self._on_profile(_PROFILE_ORDER.decode(letter))
 
     def _look(self) -> None:
         letter = self._asks.new()
         if letter is None:
             return
-        ask = msgspec.json.decode(letter, type=Ask)
+        ask = _ASK.decode(letter)
         if self._rank in ask.ranks:
             lines = watch_lines(self._thread, rank=self._rank, ask=ask)
             if ask.dumps is not None:

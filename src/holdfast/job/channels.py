@@ -15,6 +15,7 @@ from holdfast.job.files import replace_file
 from holdfast.job.tally import REST
 from holdfast.telemetry import Channel
 
+_CHANNELS = msgspec.json.Decoder(list[Channel])
 MOST = 256
 """Channels that are told apart; a rank of a large job has a few tens."""
 
@@ -27,7 +28,7 @@ def channels_path(folder: Path, rank: int) -> Path:
 def read_channels(path: Path) -> dict[int, Channel]:
     """Return the channels of a rank by their numbers; none where the file cannot be read."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=list[Channel])
+        found = _CHANNELS.decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return {}
     return {channel.number: channel for channel in found}

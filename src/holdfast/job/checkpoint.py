@@ -28,6 +28,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """When its state was that of the run, in seconds since 1970; 0: not told."""
 
 
+_DESCRIPTION = msgspec.json.Decoder(Description)
+
+
 def stage_file(folder: Path, stage: int) -> Path:
     """Return where a stage lies."""
     return folder / f"stage_{stage}.pt"
@@ -109,7 +112,7 @@ def read_description(folder: Path) -> Description:
     """Return what a checkpoint holds; refuse what is none."""
     file = folder / DESCRIPTION
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Description)
+        return _DESCRIPTION.decode(file.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{folder} holds no complete checkpoint: {DESCRIPTION} is missing") from None
     except (msgspec.MsgspecError, OSError) as error:

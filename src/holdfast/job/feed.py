@@ -50,6 +50,9 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     forms: list[tuple[list[int], str]] = []
 
 
+_PARCEL = msgspec.msgpack.Decoder(Parcel)
+
+
 class DonorLostError(Exception):
     """What a donor sent has ended too early, or is not what it should be."""
 
@@ -129,7 +132,7 @@ class Intake:
                 self._connection = connection
                 while True:
                     head = self._read_frame(connection, _MOST_HEAD_BYTES)
-                    parcel = msgspec.msgpack.decode(head, type=Parcel)
+                    parcel = _PARCEL.decode(head)
                     tensors = [self._read_tensor(connection, *row) for row in parcel.forms]
                     yield parcel, unpack(parcel.tree, tensors) if parcel.tree else None
                     if parcel.kind == "end":

@@ -83,6 +83,7 @@ def join(joined: Joined, *, session: int, env: Mapping[str, str]) -> Member:
 
 
 Inbox = SimpleQueue[FromHub | OSError]
+_FROM_HUB: msgspec.msgpack.Decoder[FromHub] = msgspec.msgpack.Decoder(FromHub)
 
 
 class AllDoneError(Exception):
@@ -99,7 +100,6 @@ class HubMember:
         self.on_feed: Callable[[Feed], None] = lambda feed: None
         self.on_invite: Callable[[int], None] = lambda generation: None
         self.place = self._rank = hello.joined.rank
-        self._decoder = msgspec.msgpack.Decoder(FromHub)
         self._decisions: Inbox = SimpleQueue()
         # By generation, because a thread may still be connecting one of the past.
         self._answers: dict[int, Inbox] = {}
@@ -200,7 +200,7 @@ class HubMember:
     def _listen(self) -> None:
         try:
             while True:
-                message = self._decoder.decode(self._read(body_length(self._read(HEADER_BYTES))))
+                message = _FROM_HUB.decode(self._read(body_length(self._read(HEADER_BYTES))))
                 if isinstance(message, Given | Void):
                     self._answers.setdefault(message.generation, SimpleQueue()).put(message)
                     if isinstance(message, Void):

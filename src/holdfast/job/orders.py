@@ -65,6 +65,9 @@ class ProbeOrder(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"pass {number} is {pairs}, expected ranks of {self.ranks}, each once")
 
 
+_PROBE_ORDER = msgspec.json.Decoder(ProbeOrder)
+
+
 class LinkTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long messages took from one rank to another, as the rank that tells it saw them."""
 
@@ -85,6 +88,9 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     """Those that the rank was an end of."""
     error: str | None = None
     """Why it is not done."""
+
+
+_PROBE_RESULT = msgspec.json.Decoder(ProbeResult)
 
 
 class Due(NamedTuple):
@@ -159,7 +165,7 @@ class OrderReader:
 
     def _read(self) -> None:
         try:
-            order = msgspec.json.decode(self._path.read_bytes(), type=ProbeOrder)
+            order = _PROBE_ORDER.decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError):
             self.errors += 1
             return
@@ -180,7 +186,7 @@ def read_results(folder: Path, order: str, ranks: Sequence[int]) -> list[ProbeRe
     for rank in ranks:
         try:
             data = result_path(folder, order, rank).read_bytes()
-            found.append(msgspec.json.decode(data, type=ProbeResult))
+            found.append(_PROBE_RESULT.decode(data))
         except (OSError, msgspec.DecodeError):  # Not there yet, or not one of ours.
             continue
     return found

@@ -14,6 +14,8 @@ import msgspec
 
 from holdfast.job.orders import Due, ProbeOrder
 
+_PROBE_ORDER = msgspec.json.Decoder(ProbeOrder)
+
 
 def precheck_path(folder: Path) -> Path:
     """Return where the order lies."""
@@ -23,7 +25,7 @@ def precheck_path(folder: Path) -> Path:
 def read_precheck(folder: Path) -> ProbeOrder | None:
     """Return the order, None where there is none."""
     try:
-        return msgspec.json.decode(precheck_path(folder).read_bytes(), type=ProbeOrder)
+        return _PROBE_ORDER.decode(precheck_path(folder).read_bytes())
     except (OSError, msgspec.DecodeError):
         return None
 

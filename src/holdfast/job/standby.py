@@ -35,6 +35,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
 
 
+_CALL = msgspec.json.Decoder(Call)
+
+
 def main() -> int:
     """Wait for the call and follow it; end when none can come any more."""
     launcher = os.environ.get(LAUNCHER_ENV, "")
@@ -46,7 +49,7 @@ def main() -> int:
     line = sys.stdin.buffer.readline()
     if not line.endswith(b"\n"):
         return 0
-    call = msgspec.json.decode(line, type=Call)
+    call = _CALL.decode(line)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

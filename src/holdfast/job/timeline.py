@@ -36,6 +36,9 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Older operations that the buffer had no room for."""
 
 
+_HEADER = msgspec.json.Decoder(Header)
+
+
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One operation as it was executed."""
 
@@ -50,6 +53,9 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.end_s < self.start_s:
             raise ValueError(f"end_s is {self.end_s}, expected start_s {self.start_s} or more")
+
+
+_SPAN = msgspec.json.Decoder(Span)
 
 
 class Timeline:
@@ -158,10 +164,10 @@ def _read(path: Path) -> tuple[Header, list[Span]]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     row = 1
     try:
-        header = msgspec.json.decode(lines[0] if lines else b"", type=Header)
+        header = _HEADER.decode(lines[0] if lines else b"")
         spans = []
         for row, line in enumerate(lines[1:], start=2):  # noqa: B007 - told when a line is wrong.
-            spans.append(msgspec.json.decode(line, type=Span))
+            spans.append(_SPAN.decode(line))
             parse_op(spans[-1].op)
     except (msgspec.MsgspecError, InputError) as error:
         raise InputError(f"{path}, line {row}: {error}") from error

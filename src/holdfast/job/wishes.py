@@ -51,6 +51,11 @@ class Crew(msgspec.Struct, frozen=True, kw_only=True):
     """When its workers were started, by the clock of node 0."""
 
 
+_ARRANGED_WORD = msgspec.json.Decoder(Arranged)
+_GRANTED_WORD = msgspec.json.Decoder(Granted)
+_CREW_WORD = msgspec.json.Decoder(Crew)
+
+
 def write_wish(folder: Path, wish: Arranged) -> bool:
     """Leave a wish for the launcher; False if that could not be written."""
     return _write(folder / _WISH, wish)
@@ -58,7 +63,7 @@ def write_wish(folder: Path, wish: Arranged) -> bool:
 
 def read_wish(folder: Path) -> Arranged | None:
     """Return the last wish, None where there is none."""
-    return _read(folder / _WISH, Arranged)
+    return _read(folder / _WISH, _ARRANGED_WORD)
 
 
 def write_granted(folder: Path, granted: Granted) -> bool:
@@ -68,7 +73,7 @@ def write_granted(folder: Path, granted: Granted) -> bool:
 
 def read_granted(folder: Path) -> Granted | None:
     """Return what is in force, None before anything is."""
-    return _read(folder / _GRANTED, Granted)
+    return _read(folder / _GRANTED, _GRANTED_WORD)
 
 
 def write_crew(folder: Path, crew: Crew) -> bool:
@@ -78,7 +83,7 @@ def write_crew(folder: Path, crew: Crew) -> bool:
 
 def read_crew(folder: Path) -> Crew | None:
     """Return who is there, None before anybody has said so."""
-    return _read(folder / _CREW, Crew)
+    return _read(folder / _CREW, _CREW_WORD)
 
 
 def _write(path: Path, word: Arranged | Granted | Crew) -> bool:
@@ -92,7 +97,7 @@ def _write(path: Path, word: Arranged | Granted | Crew) -> bool:
 Word = TypeVar("Word", Arranged, Granted, Crew)
 
 
-def _read(path: Path, kind: type[Word]) -> Word | None:
+def _read(path: Path, word: msgspec.json.Decoder[Word]) -> Word | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return word.decode(path.read_bytes())
     return None

@@ -14,6 +14,7 @@ import msgspec
 from holdfast.faults import Fault
 from holdfast.job.files import replace_file
 
+_FAULTS = msgspec.json.Decoder(list[Fault])
 LAB_ENV = "HOLDFAST_LAB"
 """The folder; a worker without it is left alone."""
 
@@ -54,6 +55,6 @@ class ControlFile:
             return []
         version = (status.st_ino, status.st_mtime_ns)
         if version != self._seen:
-            self._faults = msgspec.json.decode(self._path.read_bytes(), type=list[Fault])
+            self._faults = _FAULTS.decode(self._path.read_bytes())
             self._seen = version
         return self._faults

@@ -34,6 +34,8 @@ from holdfast.lab.recorder import StepRow, read_rows
 from holdfast.lab.targets import RingTargets
 from holdfast.values import FaultInjected, FaultRelieved
 
+_REPLY = msgspec.json.Decoder(wire.Reply)
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What to run."""
@@ -215,7 +217,7 @@ class Lab:
             assert self._server is not None
             code = self._server.wait()
             raise HoldfastError(f"the fork server ended with {code}; its workers died with it")
-        return [msgspec.json.decode(line, type=wire.Reply) for line in lines]
+        return [_REPLY.decode(line) for line in lines]
 
 
 def _requests(job: Job, folder: Path, network: Network | None) -> list[wire.Start]:

@@ -23,6 +23,8 @@ import msgspec
 from holdfast.job.deathsig import die_with_parent
 from holdfast.lab import wire, worker
 
+_REQUEST = msgspec.json.Decoder(wire.Request)
+
 # What the demo jobs import, the jobs themselves excepted: those run as `__main__`.
 PRELOADED = (
     "torch",
@@ -72,7 +74,7 @@ class Server:
             if lines is None:
                 return False
             for line in lines:
-                self._answer(msgspec.json.decode(line, type=wire.Request))
+                self._answer(_REQUEST.decode(line))
         return True
 
     def _answer(self, request: wire.Request) -> None:

@@ -52,6 +52,9 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     """Per peer, inside sends to it and receives from it; part of ``wait_s``."""
 
 
+_STEP_ROW = msgspec.json.Decoder(StepRow)
+
+
 class Recorder:
     """Writes a row per step."""
 
@@ -170,4 +173,4 @@ def read_rows(folder: Path, rank: int) -> list[StepRow]:
     """Return what a rank recorded, without a last line cut short by its death."""
     path = rows_path(folder, rank)
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [msgspec.json.decode(line, type=StepRow) for line in lines]
+    return [_STEP_ROW.decode(line) for line in lines]

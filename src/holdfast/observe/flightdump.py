@@ -98,11 +98,14 @@ class _Document(msgspec.Struct):
     version: Any = None
 
 
+_DOCUMENT = msgspec.json.Decoder(_Document)
+
+
 def _decode(data: bytes) -> _Document:
     if data.lstrip()[:1] == b"{":
         if data.count(b"{") + data.count(b"[") > MOST_VALUES:
             raise ValueError("it holds more values than any dump does")
-        document = msgspec.json.decode(data, type=_Document)
+        document = _DOCUMENT.decode(data)
     else:
         raw = read_plain(data)
         if not isinstance(raw, dict) or not isinstance(raw.get("entries"), list):

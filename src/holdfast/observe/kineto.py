@@ -117,6 +117,7 @@ class _Head(msgspec.Struct):
     base_ns: int = msgspec.field(default=0, name="baseTimeNanoseconds")
 
 
+_HEAD = msgspec.json.Decoder(_Head)
 _DECODER = msgspec.json.Decoder(list[_Event])
 _RAW = msgspec.json.Decoder(list[msgspec.Raw])
 _ONE = msgspec.json.Decoder(_Event)
@@ -211,7 +212,7 @@ class _Pieces:
         if not self._before:
             return _Head()
         try:
-            return msgspec.json.decode(self._before + self._after, type=_Head)
+            return _HEAD.decode(self._before + self._after)
         except msgspec.MsgspecError:
             return _Head()
 

@@ -60,6 +60,9 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
 
 
+_RUN_FILE = msgspec.json.Decoder(RunFile)
+
+
 class LastWords(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker that died has left."""
 
@@ -116,7 +119,7 @@ def read_files(folder: Path) -> RunFiles:
 
 def _read_run_file(path: Path, unread: list[str]) -> RunFile | None:
     try:
-        return msgspec.json.decode(path.read_bytes()[:_LARGEST_RUN_JSON], type=RunFile)
+        return _RUN_FILE.decode(path.read_bytes()[:_LARGEST_RUN_JSON])
     except FileNotFoundError:
         unread.append("there is no run.json: command, versions and settings are not known")
     except OSError as error:

@@ -25,6 +25,9 @@ class _Page(msgspec.Struct, kw_only=True):
     runs: dict[str, dict[str, Place]] = {}
 
 
+_PAGE = msgspec.json.Decoder(_Page)
+
+
 class Notebook:
     """One file; losing it costs time, and nothing else: what is read twice is known to the store."""
 
@@ -66,7 +69,7 @@ class Notebook:
 
     def _read(self) -> None:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            page = msgspec.json.decode(self._file.read_bytes(), type=_Page)
+            page = _PAGE.decode(self._file.read_bytes())
             if page.store == self._page.store:
                 self._page = page
 

@@ -41,6 +41,9 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     who: str = ""
 
 
+_WISH = msgspec.json.Decoder(Wish)
+
+
 class Orders:
     """Takes orders, and lays those for runs of this machine where their guard looks."""
 
@@ -150,7 +153,7 @@ async def _read_wish(request: Request) -> Wish:
     check_form_token(request, request.headers.get("x-form-token", ""))
     body = await read_body(request, most=MOST_FORM_BYTES)
     try:
-        return msgspec.json.decode(body, type=Wish)
+        return _WISH.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise HTTPException(400, f"the order cannot be read: {' '.join(str(error).split())[:200]}") from None
 
