@@ -22,7 +22,7 @@ from typing import Any
 
 import common
 from serving import manyworkers
-from serving.server import Crowd, Looker, Served, compare
+from serving.server import Crowd, Load, Looker, Served, compare
 
 JOBS = 200
 PAGES = ["/", "/runs/job-000", "/runs/job-101", "/incidents"]
@@ -38,6 +38,9 @@ def main() -> None:
     made.add_argument("--store", action="append", choices=STORES)
     made.add_argument("--seconds", type=float, default=300.0, help="of load")
     made.add_argument("--rate", type=float, default=2000.0, help="events a second")
+    made.add_argument(
+        "--calm", action="store_true", help="load without incidents, which the server remembers"
+    )
     made.add_argument("--kills", type=int, default=20)
     common.run_parts(PARTS, made.parse_args())
 
@@ -47,9 +50,9 @@ def load(options: argparse.Namespace) -> common.Part:
     rows = []
     for kind in options.store or STORES:
         with served(kind) as (folder, server):
-            row, _ = _burden(folder, server, options.rate, options.seconds)
+            row, _ = _burden(folder, server, Load(JOBS, options.rate, options.seconds, options.calm))
             rows.append({"store": kind, **row})
-    return common.Part(rows, _notes(options.rate), is_good=all(map(_is_whole, rows)))
+    return common.Part(rows, _notes(options.rate, is_calm=options.calm), is_good=all(map(_is_whole, rows)))
 
 
 def top(options: argparse.Namespace) -> common.Part:
@@ -59,7 +62,7 @@ def top(options: argparse.Namespace) -> common.Part:
         rate = options.rate
         while True:
             with served(kind) as (folder, server):
-                row, drained_s = _burden(folder, server, rate, 30.0)
+                row, drained_s = _burden(folder, server, Load(JOBS, rate, 30.0))
             rows.append({"store": kind, "rate": rate, **row, "held": drained_s <= _HELD_S})
             if drained_s > _HELD_S:
                 break
@@ -144,9 +147,9 @@ def served(kind: str) -> Iterator[tuple[Path, Served]]:
         yield folder, server
 
 
-def _burden(folder: Path, server: Served, rate: float, seconds: float) -> tuple[dict[str, Any], float]:
+def _burden(folder: Path, server: Served, load: Load) -> tuple[dict[str, Any], float]:
     """Let jobs send and people look; return what came of it, and how late the last event was."""
-    crowd = Crowd(folder, server, jobs=JOBS, rate=rate, seconds=seconds)
+    crowd = Crowd(folder, server, load)
     time.sleep(5.0)  # Until all of them are there to be looked at.
     looker = Looker(server, PAGES)
     looker.start()
@@ -178,7 +181,7 @@ def _p95_ms(seconds: list[float]) -> float:
 
 def _attack(folder: Path, server: Served, attack: Callable[[], None], times: int) -> dict[str, Any]:
     """Do something bad to it again and again while jobs send; return what was lost."""
-    crowd = Crowd(folder, server, jobs=40, rate=1000.0, seconds=4.0 * times + 15.0)
+    crowd = Crowd(folder, server, Load(40, 1000.0, 4.0 * times + 15.0))
     for _ in range(times):
         attack()
     drained_s = crowd.drained_s()
@@ -199,11 +202,12 @@ def _is_whole(row: dict[str, Any]) -> bool:
     return not any(row[name] for name in ("lost", "doubled", "foreign"))
 
 
-def _notes(rate: float | None) -> list[str]:
+def _notes(rate: float | None, *, is_calm: bool = False) -> list[str]:
     how = f"{rate:g} events a second" if rate is not None else "30 s at each rate"
     return [
         f"{JOBS} jobs, {how}, and a summary row of each a second; senders, server, database on one machine",
-        "one in 100 events opens or closes an incident of its job; one reader, four pages a second at most",
+        f"{'no event' if is_calm else 'one in 100 events'} opens or closes an incident of its job",
+        "one reader, four pages a second at most",
         "memory of the server: second to last quarter",
     ]
 

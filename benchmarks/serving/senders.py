@@ -34,12 +34,13 @@ PATIENCE_S = 600.0
 class Job:
     """One run directory, and its part of the traffic."""
 
-    def __init__(self, folder: Path, number: int, server: str) -> None:
+    def __init__(self, folder: Path, number: int, server: str, *, is_calm: bool = False) -> None:
         self.run_dir = folder / f"job-{number:03d}"
         self.run_dir.mkdir()
         say = Say(put=lambda fd, data: None)
         self._log = EventLog(self.run_dir, node=0, host=f"host{number}", say=say)
         self._step = 0
+        self._is_calm = is_calm
         self.next_s = time.monotonic() + random.random()
         poster = Poster(parse_server(server), token_reader(os.environ, None))
         self.sender = make_sender(self.run_dir, poster, node=0, key=self.run_dir.name, say=say)
@@ -50,7 +51,7 @@ class Job:
     def write(self) -> None:
         """Write one more event."""
         self._step += 1
-        self._log.append(_event(self._step))
+        self._log.append(_event(self._step, is_calm=self._is_calm))
 
     def write_summary(self) -> None:
         """Write the row of a second."""
@@ -65,9 +66,9 @@ class Job:
         append_line(self.run_dir / "summaries.jsonl", json.dumps(row).encode() + b"\n")
 
 
-def _event(step: int) -> AnyEvent:
+def _event(step: int, *, is_calm: bool) -> AnyEvent:
     """Return events as jobs have them that are slow, and well, and slow again, every 20 s at 10 a second."""
-    if step % HALF_INCIDENT:
+    if step % HALF_INCIDENT or is_calm:
         return StepSeen(rank=step % RANKS, step=step)
     is_slow = step % (2 * HALF_INCIDENT) == HALF_INCIDENT
     change = ChangePoint(
@@ -117,8 +118,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--server", required=True)
+    parser.add_argument("--calm", action="store_true", help="nothing goes wrong in any job")
     options = parser.parse_args()
-    jobs = [Job(options.folder, options.first + each, options.server) for each in range(options.jobs)]
+    jobs = [
+        Job(options.folder, options.first + each, options.server, is_calm=options.calm)
+        for each in range(options.jobs)
+    ]
     is_written = threading.Event()
     until_s = time.monotonic() + options.seconds + PATIENCE_S
     threads = [

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -101,18 +102,30 @@ class Served:
             connection.close()
 
 
+class Load(NamedTuple):
+    """What jobs send."""
+
+    jobs: int
+    rate: float
+    """Events a second, of all of them."""
+    seconds: float
+    is_calm: bool = False
+    """Whether nothing goes wrong."""
+
+
 class Crowd:
     """Processes in which many jobs write and send."""
 
-    def __init__(self, folder: Path, server: Served, *, jobs: int, rate: float, seconds: float) -> None:
+    def __init__(self, folder: Path, server: Served, load: Load) -> None:
         self.folder = folder / "jobs"
         self.folder.mkdir()
         self._parts = []
-        count = 4 if jobs >= 4 else 1
+        count = 4 if load.jobs >= 4 else 1
         for number in range(count):
             words = [sys.executable, "-m", "serving.senders", str(self.folder), "--server", server.url]
-            words += ["--jobs", str(jobs // count), "--first", str(number * (jobs // count))]
-            words += ["--rate", str(rate / count), "--seconds", str(seconds)]
+            words += ["--jobs", str(load.jobs // count), "--first", str(number * (load.jobs // count))]
+            words += ["--rate", str(load.rate / count), "--seconds", str(load.seconds)]
+            words += ["--calm"] if load.is_calm else []
             env = os.environ | {
                 "HOLDFAST_TOKEN": server.token,
                 "PYTHONPATH": str(Path(__file__).parents[1]),
